@@ -74,7 +74,6 @@ Connection* connection_open(const Launch* launch, double connect_seconds, double
         if (!error) { error = pthread_mutex_init(&c->peers[i].sending, NULL); }
     }
     if (error) { fatal("cannot create a mutex for the connections between ranks: %s", strerror(error)); }
-    if (size == 1) { return c; }
     watchdog_start(c);
     if (connection_rendezvous(c, launch, connect_seconds, err)) {
         connection_share_hosts(c);
@@ -150,25 +149,22 @@ static void exchange(Connection* c, FrameType type, ExchangeParts parts, const v
 
 void connection_broadcast(Connection* c, void* data, size_t bytes) {
     const uint64_t expected = bytes;
-    if (c->size > 1) { exchange(c, FRAME_BROADCAST, PARTS_ARE_CHECKED, &expected, sizeof expected, data, bytes); }
+    exchange(c, FRAME_BROADCAST, PARTS_ARE_CHECKED, &expected, sizeof expected, data, bytes);
 }
 
 void connection_gather(Connection* c, const void* mine, size_t bytes, void* all) {
-    if (c->size == 1) { memcpy(all, mine, bytes); return; }
     if (bytes) { exchange(c, FRAME_GATHER, PARTS_MAKE_ANSWER, mine, bytes, all, (size_t)c->size * bytes); }
 }
 
 void connection_barrier(Connection* c) {
-    if (c->size > 1) { exchange(c, FRAME_BARRIER, PARTS_ARE_CHECKED, NULL, 0, NULL, 0); }
+    exchange(c, FRAME_BARRIER, PARTS_ARE_CHECKED, NULL, 0, NULL, 0);
 }
 
 const char* connection_host(const Connection* c, int rank) { return c->hosts[rank]; }
 
 void connection_close(Connection* c) {
-    if (c->size > 1) {
-        exchange(c, FRAME_CLOSE, PARTS_ARE_CHECKED, NULL, 0, NULL, 0);
-        if (c->rank == 0) { watchdog_wait_for_ends(c); }
-        watchdog_stop(c);
-    }
+    exchange(c, FRAME_CLOSE, PARTS_ARE_CHECKED, NULL, 0, NULL, 0);
+    if (c->rank == 0) { watchdog_wait_for_ends(c); }
+    watchdog_stop(c);
     connection_free(c);
 }

@@ -21,8 +21,8 @@ BEGIN_C
 
 // Connects all ranks and starts the watchdog. Returns NULL if rank 0 cannot be reached within `connect_seconds` or
 // refuses this rank, with a message that names its address. If a rank is missing after `connect_seconds`, all processes
-// end with a message that names it. From then on, silence of a rank for `silence_seconds` ends the process. In a launch
-// of one process nothing is connected, and all functions here do nothing or copy.
+// end with a message that names it. From then on, silence of a rank for `silence_seconds` ends the process. The launch
+// has several processes.
 Connection* connection_open(const Launch* launch, double connect_seconds, double silence_seconds, Error* err);
 
 // Waits until all ranks call it, disconnects and frees. If a process ends without calling it, by exit() or a signal,

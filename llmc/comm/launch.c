@@ -135,7 +135,6 @@ static void local_set(const char* variable, int value) {
 static void local_environment(int ranks) {
     cpu_set_t processors;
     local_set("WORLD_SIZE", ranks);
-    local_set("LOCAL_WORLD_SIZE", ranks);
     if (!getenv("OMP_NUM_THREADS") && sched_getaffinity(0, sizeof processors, &processors) == 0) {
         local_set("OMP_NUM_THREADS", max_int(1, CPU_COUNT(&processors) / ranks)); // they share the processors
     }

@@ -2,7 +2,6 @@
 #include "socket.h"
 #include <poll.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 
 // Returns true if the tokens are equal. The time does not depend on where they differ.
 static bool is_token(const uint8_t a[TOKEN_BYTES], const uint8_t b[TOKEN_BYTES]) {

@@ -11,7 +11,7 @@
 #define GRACE_SECONDS 1.0
 
 static const char* const ACTIVITIES[] = {"setting up", "connecting devices", "training", "validating", "scoring",
-                                         "sampling",   "saving",             "logging",  "ending"};
+                                         "sampling",   "saving",             "ending"};
 
 // Returns the seconds between heartbeats.
 static double heartbeat_interval(const Connection* c) { return c->timeout < 4 ? c->timeout / 4 : 1; }

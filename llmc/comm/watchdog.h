@@ -19,7 +19,6 @@ typedef enum {
     RANK_SCORES,
     RANK_SAMPLES,
     RANK_SAVES,
-    RANK_LOGS,
     RANK_ENDS,
     NUM_ACTIVITIES
 } RankActivity;
