@@ -65,18 +65,9 @@ static bool skip_array(HeaderReader* c, const char* key) {
 }
 
 static bool take_number(HeaderReader* c, GgufPair* p) {
-    union { uint8_t u8; int8_t i8; uint16_t u16; int16_t i16; uint32_t u32; int32_t i32; float f32; uint64_t u64;
-            int64_t i64; double f64; } x = {.u64 = 0};
+    union { uint64_t u64; float f32; double f64; } x = {.u64 = 0};
     if (!take(c, &x, number_bytes(p->type))) { return false; }
-    switch (p->type) {
-    case GGUF_I8: p->number = x.i8; break;
-    case GGUF_I16: p->number = x.i16; break;
-    case GGUF_I32: p->number = x.i32; break;
-    case GGUF_I64: p->number = (double)x.i64; break;
-    case GGUF_F32: p->number = (double)x.f32; break;
-    case GGUF_F64: p->number = x.f64; break;
-    default: p->number = (double)x.u64; break;
-    }
+    p->number = p->type == GGUF_F32 ? (double)x.f32 : p->type == GGUF_F64 ? x.f64 : (double)x.u64;
     return true;
 }
 

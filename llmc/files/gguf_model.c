@@ -169,12 +169,6 @@ static void put_pairs(FILE* f, const GPT2Config* m, const WeightType* type, cons
     put_tokens(f, t, names, m->vocab_size);
 }
 
-static uint64_t num_tensors(const TensorTable* table) {
-    uint64_t count = 0;
-    for (int i = 0; i < table->count; i++) { count += (uint64_t)table->row[i].layers; }
-    return count;
-}
-
 // Writes the entry of each tensor.
 static void put_entries(FILE* f, const TensorTable* table, const WeightType* type) {
     uint64_t offset = 0;
@@ -202,7 +196,7 @@ bool gguf_model_header(FILE* f, const TensorTable* table, const GPT2Config* m, c
     if (ok) {
         fwrite("GGUF", 1, 4, f);
         gguf_put_u32(f, GGUF_VERSION);
-        gguf_put_u64(f, num_tensors(table));
+        gguf_put_u64(f, tensors_count(table, true).tensors + tensors_count(table, false).tensors);
         gguf_put_u64(f, num_pairs(type));
         put_pairs(f, m, type, t, &names, name);
         put_entries(f, table, type);

@@ -10,9 +10,7 @@ float* saver_blocks(Saver* s, const Optimizer* o) {
 }
 
 static void saver_write(Saver* s) {
-    const double start = seconds_now();
     s->path = checkpoint_write(s->out, &s->snapshot, &s->err);
-    s->seconds = seconds_now() - start;
     atomic_store(&s->is_done, true);
 }
 
@@ -40,8 +38,7 @@ void saver_begin(Saver* s, const char* out, const Snapshot* snapshot) {
 }
 
 SaverState saver_poll(Saver* s, bool waits, char** path, Error* err) {
-    if (!s->is_busy) { return SAVER_IDLE; }
-    if (!waits && !atomic_load(&s->is_done)) { return SAVER_BUSY; }
+    if (!s->is_busy || (!waits && !atomic_load(&s->is_done))) { return SAVER_GOES_ON; }
     if (s->has_thread) { pthread_join(s->thread, NULL); }
     s->is_busy = false;
     *path = s->path;

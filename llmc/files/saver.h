@@ -19,10 +19,9 @@ typedef struct {
     float* blocks; // host memory for the snapshot
     char* path;    // result
     Error err;     // result if there is no path
-    double seconds; // that the last save took
 } Saver;
 
-typedef enum { SAVER_IDLE, SAVER_BUSY, SAVER_SAVED, SAVER_FAILED } SaverState;
+typedef enum { SAVER_GOES_ON, SAVER_SAVED, SAVER_FAILED } SaverState; // GOES_ON: or nothing is being saved
 
 // Returns memory for a snapshot's blocks; NULL if less than twice as much is free, since the rest of the program, and
 // of the machine, needs some.

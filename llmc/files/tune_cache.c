@@ -1,9 +1,6 @@
 #include "tune_cache.h"
 #include <ctype.h>
-#include <fcntl.h>
 #include <sys/file.h>
-#include <time.h>
-#include <unistd.h>
 
 char* tune_cache_path(const char* identity) {
     char* name = format("%s.txt", identity);
@@ -47,8 +44,7 @@ static int lock_folder(const char* folder, Error* err) {
 
 void tune_cache_add(const char* path, const char* lines) {
     Error err;
-    char *folder = format("%s", path), *all = format("%s", lines);
-    *strrchr(folder, '/') = 0;
+    char *folder = path_folder(path), *all = format("%s", lines);
     const int lock = lock_folder(folder, &err);
     char* old = tune_cache_read(path);
     for (const char* line = old; *line;) {

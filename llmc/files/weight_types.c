@@ -1,6 +1,5 @@
 #include "weight_types.h"
 #include "../base/rounding.h"
-#include <float.h>
 
 enum { BLOCK = 32 };
 

@@ -21,7 +21,7 @@ enum { PARQUET_MAX_PAGE = 384 << 20 };
 
 // A column chunk.
 typedef struct {
-    uint64_t first_row, num_rows;
+    uint64_t num_rows;
     uint64_t offset, bytes; // in the file, all pages with their headers
     Codec codec;
 } ColumnChunk;

@@ -133,7 +133,7 @@ static bool add_chunk(Parquet* p, const ColumnMeta* m, int64_t rows, Error* err)
     if ((p->num_chunks & (p->num_chunks - 1)) == 0) { // a power of two: full
         p->chunks = realloc_or_die(p->chunks, max_size(2 * p->num_chunks, 1) * sizeof *p->chunks, p->path);
     }
-    p->chunks[p->num_chunks++] = (ColumnChunk){.first_row = p->num_rows, .num_rows = (uint64_t)rows,
+    p->chunks[p->num_chunks++] = (ColumnChunk){.num_rows = (uint64_t)rows,
                                                .offset = (uint64_t)offset, .bytes = (uint64_t)m->compressed,
                                                .codec = codec};
     p->num_rows += (uint64_t)rows;
