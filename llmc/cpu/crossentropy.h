@@ -4,7 +4,6 @@
 #include "device.h"
 #include "matmul.h"
 #include "vec.h"
-#include <float.h>
 
 // Returns the loss of one row of logits. If dloss != 0, replaces the logits by their gradient, dloss * (softmax -
 // onehot(target)), which is exactly zero in the padding columns V..Vp: padded rows of the embedding never change.

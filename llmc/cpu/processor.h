@@ -14,7 +14,6 @@
 #ifdef __x86_64__
 #include <cpuid.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 typedef struct {
     unsigned a, b, c, d;

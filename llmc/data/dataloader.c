@@ -58,20 +58,14 @@ static void loader_lock(DataLoader* l) {
     if (pthread_mutex_lock(&l->mutex) != 0) { fatal("the data loader cannot lock its queue"); }
 }
 
-static void loader_unlock(DataLoader* l) { pthread_mutex_unlock(&l->mutex); }
-
-static void loader_await_change(DataLoader* l) { pthread_cond_wait(&l->changed, &l->mutex); }
-
-static void loader_tell_change(DataLoader* l) { pthread_cond_broadcast(&l->changed); }
-
 static void* dataloader_thread(void* loader) {
     DataLoader* l = (DataLoader*)loader;
     Error error;
     loader_lock(l);
     while (!l->closing && !l->failed) {
-        if (l->filled == l->asked) { loader_await_change(l); continue; }
+        if (l->filled == l->asked) { pthread_cond_wait(&l->changed, &l->mutex); continue; }
         Batch* b = &l->queue[l->filled % LOADER_BATCHES];
-        loader_unlock(l);
+        pthread_mutex_unlock(&l->mutex);
         bool ok = dataloader_fill(l, b, &error);
         loader_lock(l);
         if (ok) {
@@ -80,9 +74,9 @@ static void* dataloader_thread(void* loader) {
             l->error = error;
             l->failed = true;
         }
-        loader_tell_change(l);
+        pthread_cond_broadcast(&l->changed);
     }
-    loader_unlock(l);
+    pthread_mutex_unlock(&l->mutex);
     return NULL;
 }
 
@@ -123,21 +117,21 @@ void dataloader_request(DataLoader* l, uint64_t first, int rows) {
     b->first = first;
     b->rows = rows;
     l->asked++;
-    loader_tell_change(l);
-    loader_unlock(l);
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->mutex);
 }
 
 const Batch* dataloader_wait(DataLoader* l) {
     loader_lock(l);
     if (l->taken == l->asked) { fatal("the data loader is waited for, but nothing was asked"); }
-    while (l->taken == l->filled && !l->failed) { loader_await_change(l); }
+    while (l->taken == l->filled && !l->failed) { pthread_cond_wait(&l->changed, &l->mutex); }
     if (l->taken == l->filled) {
-        loader_unlock(l);
+        pthread_mutex_unlock(&l->mutex);
         pthread_join(l->thread, NULL); // it has nothing left to do
         fatal("%s", l->error.text);
     }
     const Batch* b = &l->queue[l->taken++ % LOADER_BATCHES];
-    loader_unlock(l);
+    pthread_mutex_unlock(&l->mutex);
     return b;
 }
 
@@ -146,8 +140,8 @@ int dataloader_pending(const DataLoader* l) { return (int)(l->asked - l->taken);
 void dataloader_close(DataLoader* l) {
     loader_lock(l);
     l->closing = true;
-    loader_tell_change(l);
-    loader_unlock(l);
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->mutex);
     pthread_join(l->thread, NULL);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->mutex);

@@ -192,15 +192,13 @@ bool dataset_find(Dataset* d, int token, bool* found, Error* err) {
     int* tokens = alloc_or_die(HASHED, sizeof *tokens, "the end of a shard");
     bool ok = true;
     *found = false;
-    for (int i = 0; ok && !*found && i < 2 * d->num_files; i++) { // two ends of each
-        const Shard* shard = dataset_shard(d, i / 2, err);
-        const size_t count = shard ? min_size(shard->num_tokens, HASHED) : 0;
-        const size_t first = i % 2 ? shard->num_tokens - count : 0;
-        ok = shard && find_in(shard, token, first, count, tokens, found, err);
-    }
-    const Shard* shard = ok && !*found ? dataset_shard(d, 0, err) : NULL;
-    for (size_t first = 0; shard && ok && !*found && first < shard->num_tokens; first += HASHED) {
-        ok = find_in(shard, token, first, min_size(HASHED, shard->num_tokens - first), tokens, found, err);
+    for (int i = 0; ok && !*found && i < d->num_files; i++) { // all of the first shard, both ends of the others
+        const Shard* shard = dataset_shard(d, i, err);
+        const size_t n = shard ? shard->num_tokens : 0, step = i == 0 || n < 2 * HASHED ? HASHED : n - HASHED;
+        ok = shard != NULL;
+        for (size_t first = 0; ok && !*found && first < n; first += step) {
+            ok = find_in(shard, token, first, min_size(HASHED, n - first), tokens, found, err);
+        }
     }
     free(tokens);
     return ok;

@@ -1,5 +1,4 @@
 #include "rows.h"
-#include "../base/text_stream.h"
 
 void* grown(void* array, size_t count, size_t size) {
     if (count & (count - 1)) { return array; }
@@ -149,16 +148,11 @@ static bool add_core_item(RowMaker* m, const ItemText* item, char* const* contex
 
 // Returns the text in front of an item: its heading and examples. The caller frees it.
 static char* text_before(const RowMaker* m, const ItemText* item, const ItemText* const* examples, int count) {
-    static const char what[] = "examples of a test set";
-    size_t size;
-    char* text;
-    FILE* f = open_text_stream(&text, &size, what);
-    fputs(item->heading ? item->heading : "", f);
+    char* text = format("%s", item->heading ? item->heading : "");
     for (int i = 0; i < count; i++) {
         const int k = examples[i]->label;
-        fprintf(f, "%s%s%s\n\n", examples[i]->contexts[k], m->delimiter, examples[i]->endings[k]);
+        append_format(&text, "%s%s%s\n\n", examples[i]->contexts[k], m->delimiter, examples[i]->endings[k]);
     }
-    close_text_stream(f, what);
     return text;
 }
 

@@ -10,14 +10,12 @@ void stream_close(Stream* s) {
     s->fd = -1;
 }
 
-// Reads more of the file once the last piece is used up. At the file's end sets input_ended.
+// Reads more of the file, behind what is there. At the file's end sets input_ended.
 static bool stream_read(Stream* s, Error* err) {
-    if (s->input_at < s->input_bytes || s->input_ended) { return true; }
     ssize_t n;
-    do { n = read(s->fd, s->input, STREAM_BYTES); } while (n < 0 && errno == EINTR);
+    do { n = read(s->fd, s->input + s->input_bytes, STREAM_BYTES - s->input_bytes); } while (n < 0 && errno == EINTR);
     if (n < 0) { return fail(err, "%s: cannot read: %s", s->path, strerror(errno)); }
-    s->input_at = 0;
-    s->input_bytes = (size_t)n;
+    s->input_bytes += (size_t)n;
     s->input_ended = n == 0;
     return true;
 }
@@ -29,16 +27,11 @@ bool stream_open(Stream* s, const char* path, Error* err) {
     if (s->fd < 0) { return false; }
     s->input = realloc_or_die(NULL, STREAM_BYTES, s->path);
     // A pipe may give its first bytes one by one; the codec shows in the first four.
-    while (s->input_bytes < 4 && !s->input_ended) {
-        ssize_t n = read(s->fd, s->input + s->input_bytes, STREAM_BYTES - s->input_bytes);
-        if (n < 0 && errno == EINTR) { continue; }
-        if (n < 0) { fail(err, "%s: cannot read: %s", s->path, strerror(errno)); stream_close(s); return false; }
-        s->input_bytes += (size_t)n;
-        s->input_ended = n == 0;
-    }
-    if (decompressor_open(&s->decompressor, codec_of_file(s->input, s->input_bytes), s->path, err)) { return true; }
-    stream_close(s);
-    return false;
+    bool ok = true;
+    while (ok && s->input_bytes < 4 && !s->input_ended) { ok = stream_read(s, err); }
+    ok = ok && decompressor_open(&s->decompressor, codec_of_file(s->input, s->input_bytes), s->path, err);
+    if (!ok) { stream_close(s); }
+    return ok;
 }
 
 // Adds text behind s->bytes; *added is 0 only at the end of the file.
@@ -48,7 +41,10 @@ static bool stream_fill(Stream* s, size_t* added, Error* err) {
         s->text = realloc_or_die(s->text, s->room, s->path);
     }
     for (*added = 0; *added == 0;) {
-        if (!stream_read(s, err)) { return false; }
+        if (s->input_at == s->input_bytes && !s->input_ended) {
+            s->input_at = s->input_bytes = 0;
+            if (!stream_read(s, err)) { return false; }
+        }
         const bool is_at_end = s->input_at == s->input_bytes;
         if (is_at_end && !s->decompressor.within) { return true; }
         const unsigned char* in = s->input + s->input_at;
