@@ -1,6 +1,5 @@
 #include "checkpoint.h"
 #include "../options/models.h"
-#include "../model/optimizer.h"
 #include "model_file.h"
 #include "../base/json.h"
 #include "safetensors.h"

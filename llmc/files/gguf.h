@@ -35,7 +35,7 @@ typedef struct {
 typedef struct {
     char key[GGUF_MAX_TEXT + 1], text[GGUF_MAX_TEXT + 1]; // text: of a string
     GgufType type;
-    double number; // of a negative integer: a large one, as nothing that is read here may be negative
+    double number; // integers are taken as unsigned: none that is read here may be negative
 } GgufPair;
 
 typedef struct {
