@@ -60,12 +60,23 @@ compile_emu() {
         { make -s -j "$2" emu EMU=coverage && rm -f "$3"/*.gcda && echo built >"$1/emu"; }' sh "$work" "$jobs" $emu
 }
 
-build() { compile all tests; }
+# Test programs run once: those of kernels, and those that count much, optimized (`unit`); the others with sanitizers,
+# where the same tests find more. If only one of these groups is asked for, and in `long`, it runs all of them.
+counting="test_flips test_law test_rng test_stories"
+shares_tests=
+[ -n "$long" ] || [ "$groups" != "$all coverage" ] || shares_tests=1
+build() { compile all "${shares_tests:+optimized_}tests"; }
 headers() {
     command -v c++ >/dev/null || { echo "skipped: no C++ compiler"; return 77; }
     make -s headers && limited sh test/rooms.sh
 }
-unit() { limited sh test/run.sh build/release; }
+unit() {
+    set --
+    [ -z "$shares_tests" ] || set -- test_matmul test_attention test_gpt2 test_score test_cpu test_attention_forms \
+        test_operations test_generate test_amx $counting test_mix=killed test_tokenizer=linear,all_code \
+        test_prepare=killed,are_shuffled,resume_within test_prompts=core_is_that,perplexities test_backends
+    limited sh test/run.sh build/release "$@"
+}
 smoke() { compile_emu && limited sh test/smoke.sh $emu; }
 scripts() { limited sh test/scripts.sh; }
 portable() { limited sh test/portable.sh; }
@@ -88,31 +99,38 @@ fetch() { limited sh test/data/fetch.sh; }
 bench() { limited sh test/bench/bench.sh; }
 faults() { limited sh test/attack/faults.sh; }
 ranks() { limited sh test/comm/ranks.sh; }
-best_level() { # of this processor
-    [ "$(uname -m)" = x86_64 ] || return 0
-    if grep -q avx512_bf16 /proc/cpuinfo; then echo avx512 avx512_bf16
-    elif grep -q avx512vl /proc/cpuinfo; then echo avx512
-    else echo avx2; fi
+# Builds with AddressSanitizer and UBSan; of the CPU's kernels only the generic ones and the best, and not fp16's, which
+# are bf16's templates.
+sanitized() { # TARGET
+    levels='' fp32='' bf16=''
+    if [ "$(uname -m)" != x86_64 ]; then :
+    elif grep -q avx512_bf16 /proc/cpuinfo; then levels="avx512 avx512_bf16" fp32=avx512 bf16=avx512_bf16
+    elif grep -q avx512vl /proc/cpuinfo; then levels=avx512 fp32=avx512 bf16=avx512
+    else levels=avx2 fp32=avx2 bf16=avx2; fi
+    objects=
+    for o in fp32/generic bf16/generic ${fp32:+fp32/$fp32 bf16/$bf16}; do
+        objects="$objects build/sanitize/cpu/$o.o"
+    done
+    flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="generic $levels" CPU_OBJECTS="$objects" "$1"
 }
-sanitized_levels="generic $(best_level)"
-# The test programs with AddressSanitizer and UBSan. Tests that compare bits or speeds find nothing more here and run
-# only in `long`.
+# Tests that compare bits or speeds find nothing more here and run only in `long`.
 sanitize() {
-    flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="$sanitized_levels" tests || return 1
+    sanitized tests || return 1
     set -- all
     [ -n "$long" ] || set -- test_backends=-bits,-fast_kernels,-many_blocks,-whole_tiles test_attention=-bits \
         test_attention_forms=several,of_31 test_gpt2=-adamw,-initial,-ten_muon \
         test_matmul=-sums_of_small,-sums_are_exact,-large_results test_cpu=-speeds,-available,-a_long_row \
         test_generate=-does_not_depend test_mix=-killed test_score=-scores_are_those \
-        test_prepare=-killed,-are_shuffled,-resume_within test_tokenizer=-linear,-all_code test_law=-intervals \
-        test_prompts=-core_is_that,-perplexities all
+        test_prepare=-killed,-are_shuffled,-resume_within test_tokenizer=-linear,-all_code \
+        test_prompts=-core_is_that,-perplexities \
+        $(ls test/*/test_*.c | sed 's:.*/::; s/\.c$//' | grep -vxF "$(printf '%s\n' $counting)")
     # no search for leaks: children that tests fork() exit without freeing memory
     limited env ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 sh test/run.sh build/sanitize "$@"
 }
 # Every reader of a file or of the network, with the recorded files changed at random; `long`: by libFuzzer, too.
 mutate() {
-    flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="$sanitized_levels" mutators || return 1
-    changes=2000
+    sanitized mutators || return 1
+    changes=800
     [ -z "$long" ] || changes=20000
     seeds=$(find test/golden test/fuzz/corpus -type f -size -64k)
     for f in build/sanitize/mutate_*; do
