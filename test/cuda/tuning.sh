@@ -264,6 +264,11 @@ operations_have_the_data_sheet_beside() {
     expect 2 'the stand-in has nothing for this device' env EMU_CUDNN=0 "$cuda" $ops ""
 }
 
+# Then nothing opens cuBLASLt, which a matmul of the peak's measurement must not call either.
+plain_kernels_are_timed_without_cublaslt() {
+    must "$cuda" bench ops loss_add --kernels plain --model L=1,H=2,C=32,T=16,V=50 --batch_size 1 --out ""
+}
+
 operations_are_timed_with_the_choices_of_training() {
     ops="bench ops loss_add --dtype bf16 --model L=1,H=2,C=32,T=16,V=50 --batch_size 1 --tune 1 --out $dir"
     export XDG_CACHE_HOME="$dir/cache"
