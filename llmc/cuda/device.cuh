@@ -89,7 +89,7 @@ typedef struct {
     cudaStream_t stream, upload;
     cudaEvent_t uploaded;    // the last upload is complete
     cudaEvent_t consumed[2]; // the work queued before upload number k is done: [k % 2]
-    int uploads;             // number of the next upload
+    size_t uploads;          // number of the next upload
     cudaStream_t state_in, state_out;      // copies of state in host memory (state.cuh); NULL: there is none
     cudaEvent_t state_arrived;             // the last copy in is complete
     cudaEvent_t state_updated;             // the work queued before the last copy out is done
@@ -231,7 +231,7 @@ static inline void device_copy_out(void* host, const void* device, size_t bytes)
 // Two buffers take turns, so upload k overwrites the batch of upload k-2. All work that reads that batch was queued
 // before upload k-1, when consumed[k-1] was recorded: waiting for this event is enough.
 static inline void device_upload(void* device, const void* host, size_t bytes) {
-    const int k = gpu.uploads++;
+    const size_t k = gpu.uploads++;
     cuda_check(cudaEventRecord(gpu.consumed[k % 2], gpu.stream), "recording an event");
     if (k > 0) {
         cuda_check(cudaEventSynchronize(gpu.uploaded), "waiting for a batch");
