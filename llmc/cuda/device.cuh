@@ -162,8 +162,10 @@ static inline void device_zero(void* p, size_t bytes) {
     cuda_check(cudaMemsetAsync(p, 0, bytes, gpu.stream), "zeroing memory");
 }
 
+// A capture would refuse to allocate, and callers keep the address for later launches.
 static inline void* device_alloc(size_t bytes, const char* what) {
     void* p = NULL;
+    if (gpu.is_capturing) { fatal("%s: memory is allocated while a graph is recorded", what); }
     cuda_check(cudaMalloc(&p, max_size(bytes, 1)), what);
     device_zero(p, max_size(bytes, 1));
     return p;
