@@ -37,12 +37,12 @@ static json_t* algorithm_to_json(const MatmulFacts* f, int i) {
     return json_pack("{s:i, s:s, s:i, s:i, s:i, s:I, s:o, s:b}", "id", f->id, "tile", tile_text(tile, f->tile),
                      "stages", f->stages, "split_k", f->split_k, "reduction", f->reduction, "workspace",
                      (json_int_t)f->workspace_bytes, "ms", json_float(1e3 * f->seconds), "chosen",
-                     i == f->chosen && !f->is_apart);
+                     i == f->chosen);
 }
 
 static void print_algorithm(const MatmulFacts* f, int i) {
     char tile[16];
-    printf("  %2d%c ", i, i == f->chosen && !f->is_apart ? '*' : ' ');
+    printf("  %2d%c ", i, i == f->chosen ? '*' : ' ');
     if (isfinite(f->seconds)) {
         printf("%10.4f %10.1f", 1e3 * f->seconds, matmul_flops(f) / f->seconds / 1e12);
     } else {
@@ -55,21 +55,17 @@ static void print_algorithm(const MatmulFacts* f, int i) {
 // Prints matmul number i and its algorithms. Returns its record.
 static json_t* print_matmul(const Backend* b, int i, const MatmulFacts* f) {
     char* text = matmul_text(f);
-    const char* remark = !f->count     ? ": the library has none"
-                         : f->is_apart ? ": its epilogue is faster in kernels of its own"
-                                       : "";
     json_t* algorithms = json_array();
     if (f->batch > 1) { printf("%d of ", f->batch); }
-    printf("%d x %d x %d %s%s\n", f->rows, f->cols, f->depth, text, remark);
+    printf("%d x %d x %d %s%s\n", f->rows, f->cols, f->depth, text, f->count ? "" : ": the library has none");
     for (int k = 0; k < f->count; k++) {
         MatmulFacts a;
         b->matmul_facts(i, k, &a);
         print_algorithm(&a, k);
         json_array_append_new(algorithms, algorithm_to_json(&a, k));
     }
-    json_t* row = json_pack("{s:i, s:i, s:i, s:i, s:s, s:b, s:o}", "batch", f->batch, "rows", f->rows,
-                            "cols", f->cols, "depth", f->depth, "form", text, "is_apart", f->is_apart, "algorithms",
-                            algorithms);
+    json_t* row = json_pack("{s:i, s:i, s:i, s:i, s:s, s:o}", "batch", f->batch, "rows", f->rows, "cols", f->cols,
+                            "depth", f->depth, "form", text, "algorithms", algorithms);
     free(text);
     return row;
 }

@@ -28,7 +28,7 @@ typedef struct {
     int a_storage, b_storage;
     int a_transposed, b_transposed, adds, tf32;
     int fusion;
-    int a_alignment, b_alignment, out_alignment, vector_alignment, pre_alignment; // in bytes
+    int a_alignment, b_alignment, out_alignment, bias_alignment, pre_alignment; // in bytes
     int batch, adds_matrix;
     int is_narrow; // single matrices of which one is not aligned to WIDE_ALIGNMENT
     int sms;       // multiprocessors to use; 0: all
@@ -48,7 +48,6 @@ struct MatmulPlan {
     int count;    // algorithms; 0: the library has none
     int chosen;   // the algorithm in use
     bool is_tuned; // chosen by measuring, now or earlier
-    bool is_apart; // its epilogue is faster in kernels of its own: nobody runs this plan
     Algorithm algorithm[MAX_ALGORITHMS];
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, out; // the library's B, A and D
@@ -81,16 +80,6 @@ static inline const void* matmul_output(const Matmul* m) { return m->out ? (cons
 // Returns the matrix that is added, the library's C: one of its own, or the output.
 static inline const void* matmul_addend(const Matmul* m) { return m->add ? m->add : matmul_output(m); }
 
-// Returns the bias or its gradient, for which the library has one attribute; NULL: none.
-static inline const void* matmul_vector(const Matmul* m) {
-    switch (m->fusion) {
-    case FUSE_BIAS:
-    case FUSE_BIAS_GELU: return m->bias;
-    case FUSE_A_SUMS: return m->a_sums;
-    default: return NULL;
-    }
-}
-
 static inline bool is_wide_aligned(const Matmul* m) {
     const uintptr_t all = (uintptr_t)m->a | (uintptr_t)m->b | (uintptr_t)matmul_output(m) | (uintptr_t)matmul_addend(m);
     return all % WIDE_ALIGNMENT == 0;
@@ -112,7 +101,7 @@ static inline MatmulKey plan_key(const Matmul* m, int sms) {
     key.a_alignment = alignment_of(m->a);
     key.b_alignment = alignment_of(m->b);
     key.out_alignment = min_int(alignment_of(matmul_output(m)), alignment_of(matmul_addend(m)));
-    key.vector_alignment = alignment_of(matmul_vector(m));
+    key.bias_alignment = alignment_of(m->bias);
     key.pre_alignment = alignment_of(m->pre);
     key.batch = m->batch > 1 ? m->batch : 0;
     key.adds_matrix = m->add != NULL;
@@ -126,7 +115,6 @@ static inline cublasLtEpilogue_t matmul_epilogue(const Matmul* m) {
     case FUSE_BIAS: return CUBLASLT_EPILOGUE_BIAS;
     case FUSE_BIAS_GELU: return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
     case FUSE_GELU_BACKWARD: return CUBLASLT_EPILOGUE_DGELU;
-    case FUSE_A_SUMS: return CUBLASLT_EPILOGUE_BGRADB;
     default: return CUBLASLT_EPILOGUE_DEFAULT;
     }
 }
@@ -141,7 +129,7 @@ static inline void desc_set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttribu
 
 // Sets the pointers that differ from call to call but belong to the descriptor. The heuristic looks at their alignment.
 static inline void desc_set_pointers(cublasLtMatmulDesc_t desc, const Matmul* m) {
-    if (matmul_vector(m)) { desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul_vector(m)); }
+    if (m->bias) { desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, (const void*)m->bias); }
     if (m->pre) { desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, (void*)m->pre); }
     if (m->b_scale) { desc_set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, m->b_scale); }
     if (m->a_scale) { desc_set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, m->a_scale); }
@@ -159,11 +147,7 @@ static inline cublasLtMatmulDesc_t desc_create(const Matmul* m, int sms) {
     desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSA, m->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSB, m->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, matmul_epilogue(m));
-    if (m->fusion == FUSE_BIAS || m->fusion == FUSE_BIAS_GELU) {
-        desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, FLOATX_TYPE);
-    } else if (m->fusion == FUSE_A_SUMS) {
-        desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
-    }
+    if (m->bias) { desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, FLOATX_TYPE); }
     if (m->pre) { desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, (int64_t)m->cols); }
     if (m->a_storage == AS_E4M3) { desc_set(desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, (int8_t)1); }
     if (sms) { desc_set(desc, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, (int32_t)sms); }
@@ -227,7 +211,7 @@ static inline bool meets_gelu_conditions(const Matmul* m) {
 
 // Says once for each fusion that the library lacks it; matmul.cuh reports matmuls without fusion.
 static inline void report_missing_fusion(const Matmul* m) {
-    static const char* const NAMES[] = {NULL, "the bias", "bias and GELU", "the gradient of GELU", "the bias gradient"};
+    static const char* const NAMES[] = {NULL, "the bias", "bias and GELU", "the gradient of GELU"};
     static bool is_reported[sizeof NAMES / sizeof *NAMES];
     if (!NAMES[m->fusion] || is_reported[m->fusion]) { return; }
     is_reported[m->fusion] = true;
@@ -327,13 +311,12 @@ static inline void plan_strike_out(MatmulPlan* p) {
     if (!p->count) { plan_free_descriptions(p); }
 }
 
-// Queues the matmul. Returns false, and queues nothing, if the library has no algorithm for it, or if its epilogue is
-// faster in kernels of its own.
+// Queues the matmul. Returns false, and queues nothing, if the library has no algorithm for it.
 static inline bool cublaslt_matmul(const Matmul* m) {
     MatmulPlan* p = plan_for(m, gpu.leaves_sms && gpu.is_beside_nccl ? gpu.num_sms - NCCL_SMS : 0);
     p->last = *m;
     p->is_watched = true;
-    while (p->count && !p->is_apart) {
+    while (p->count) {
         const cublasStatus_t status = plan_queue(p, m, &p->algorithm[p->chosen]);
         if (!is_refusal(status)) {
             cublas_check(status, "a matmul (try --tune 0, --fused 0 or --kernels plain)");

@@ -14,7 +14,6 @@ typedef enum {
     FUSE_BIAS,          // + bias
     FUSE_BIAS_GELU,     // + bias, stored in pre; then GELU
     FUSE_GELU_BACKWARD, // * gelu'(pre)
-    FUSE_A_SUMS,        // also a_sums = the sums of a over the depth
 } Fusion;
 
 // Element types of an operand. The plain kernel supports AS_FLOATX only.
@@ -43,7 +42,6 @@ struct Matmul {
     Fusion fusion;
     const floatX* bias; // (cols)
     floatX* pre;        // (rows,cols)
-    float* a_sums;      // (rows)
 };
 } // namespace
 

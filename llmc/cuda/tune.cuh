@@ -1,6 +1,5 @@
 // Chooses the algorithm of each matmul by measuring. cuBLASLt's heuristic estimates speed from the shape; which of the
-// algorithms that it offers is the fastest depends on the GPU, its clocks and the version of the library. A fused
-// epilogue (FUSE_BIAS, FUSE_A_SUMS) is compared with the same matmul followed by kernels of its own.
+// algorithms that it offers is the fastest depends on the GPU, its clocks and the version of the library.
 //
 // Matmuls run on the data that they were queued with, so that the GPU draws the power, and has the clocks, of training:
 // on zeros a GPU is faster (an H200: 894 TFLOP/s on zeros, 788 on random numbers).
@@ -53,54 +52,6 @@ static inline void tune_plan(MatmulPlan* p, double deadline) {
     p->is_tuned = true;
 }
 
-static inline bool can_be_apart(const MatmulPlan* p) {
-    return p->count && (p->last.fusion == FUSE_BIAS || p->last.fusion == FUSE_A_SUMS);
-}
-
-// Returns the plan of the same matmul without its epilogue, on as many multiprocessors.
-static inline MatmulPlan* plan_apart(const MatmulPlan* p) {
-    Matmul m = p->last;
-    m.fusion = FUSE_NOTHING;
-    m.bias = NULL;
-    m.a_sums = NULL;
-    MatmulPlan* apart = plan_for(&m, p->key.sms);
-    apart->last = m;
-    apart->is_watched = true;
-    return apart;
-}
-
-// Returns the seconds of the kernels that do what a fused epilogue does. Sums go to the library's workspace, which is
-// idle.
-static inline double seconds_of_epilogue(const Matmul* m) {
-    enum { RUNS = 3 };
-    double best = INFINITY;
-    for (int i = 0; i < RUNS; i++) {
-        device_timer_start();
-        if (m->fusion == FUSE_BIAS) {
-            add_bias(m->out, m->bias, m->rows, m->cols);
-        } else {
-            add_column_sums((float*)gpu.workspace, (const floatX*)m->a, (size_t)m->depth, (size_t)m->rows);
-        }
-        best = fmin(best, device_timer_stop());
-    }
-    return best;
-}
-
-// Returns the seconds of a plan's chosen algorithm. tune_plan() does not time a plan's only one.
-static inline double seconds_of_plan(MatmulPlan* p) {
-    Algorithm* a = &p->algorithm[p->chosen];
-    if (p->count == 1) { a->seconds = fmin(seconds_of_algorithm(p, a), seconds_of_algorithm(p, a)); }
-    return a->seconds;
-}
-
-static inline void tune_form(MatmulPlan* p, double deadline) {
-    MatmulPlan* apart = plan_apart(p);
-    if (!apart->count) { return; }
-    if (!apart->is_tuned) { tune_plan(apart, deadline); }
-    const double fused = seconds_of_plan(p);
-    p->is_apart = seconds_of_plan(apart) + seconds_of_epilogue(&p->last) < TUNE_MARGIN * fused;
-}
-
 // Runs a matmul until the clocks are those of a busy GPU.
 static inline void warm_up(const MatmulPlan* p) {
     for (const double begin = seconds_now(); seconds_now() - begin < TUNE_WARM_UP;) {
@@ -115,19 +66,18 @@ static inline void matmuls_watch(void) {
 static inline void matmuls_tune(double seconds) {
     const double begin = seconds_now();
     bool is_warm = false;
-    for (size_t i = 0; i < num_plans(); i++) { // tune_form() adds plans
+    for (size_t i = 0; i < num_plans(); i++) {
         MatmulPlan* p = &plans.plan[i];
         if (!p->count || p->is_tuned || !p->is_watched) { continue; }
         if (!is_warm) { warm_up(p); }
         is_warm = true;
-        const double share = (seconds - (seconds_now() - begin)) / (double)(2 * (num_plans() - i));
+        const double share = (seconds - (seconds_now() - begin)) / (double)(num_plans() - i);
         tune_plan(p, seconds_now() + share);
-        if (can_be_apart(p)) { tune_form(p, seconds_now() + share); }
     }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// choices as text. A line: the key's numbers, a space, and the words of the algorithm, or "apart". Numbers from `batch`
+// choices as text. A line: the key's numbers, a space, and the words of the algorithm. Numbers from `batch`
 // and from `is_narrow` on are left out if they are 0, as in the lines of programs that had no such matmuls.
 
 static constexpr int KEY_NUMBERS = sizeof(MatmulKey) / sizeof(int), ALGORITHM_WORDS = sizeof(cublasLtMatmulAlgo_t) / 8;
@@ -164,11 +114,7 @@ static inline char* matmuls_save(void) {
             if (!p->is_tuned) { continue; }
             write_key(out, &p->key);
             fputc(' ', out);
-            if (p->is_apart) {
-                fputs("apart", out);
-            } else {
-                write_algorithm(out, &p->algorithm[p->chosen].algorithm);
-            }
+            write_algorithm(out, &p->algorithm[p->chosen].algorithm);
             fputc('\n', out);
         }
     });
@@ -187,8 +133,6 @@ static inline const char* find_choice(const char* lines, const MatmulKey* key, s
 
 // Takes a choice of an earlier start. Returns false if the library no longer offers that algorithm.
 static inline bool take_choice(MatmulPlan* p, const char* choice, size_t length) {
-    p->is_apart = can_be_apart(p) && length == strlen("apart") && !strncmp(choice, "apart", length);
-    p->is_tuned = p->is_apart;
     for (int i = 0; i < p->count && !p->is_tuned; i++) {
         char* text = text_of([&](FILE* out) { write_algorithm(out, &p->algorithm[i].algorithm); });
         p->is_tuned = strlen(text) == length && !strncmp(text, choice, length);
@@ -199,18 +143,15 @@ static inline bool take_choice(MatmulPlan* p, const char* choice, size_t length)
 }
 
 static inline void matmuls_load(const char* lines) {
-    for (size_t i = 0; i < num_plans(); i++) { // plan_apart() adds plans
+    for (size_t i = 0; i < num_plans(); i++) {
         MatmulPlan* p = &plans.plan[i];
         size_t length = 0;
         const bool is_open = p->count && !p->is_tuned && p->is_watched;
         const char* choice = is_open ? find_choice(lines, &p->key, &length) : NULL;
-        if (!choice) { continue; }
-        if (!take_choice(p, choice, length)) {
+        if (choice && !take_choice(p, choice, length)) {
             notice("cuBLASLt no longer offers the algorithm that was chosen for a matmul of %d x %d x %d: choosing "
                    "again",
                    p->key.rows, p->key.cols, p->key.depth);
-        } else if (p->is_apart) {
-            plan_apart(p);
         }
     }
 }
@@ -236,7 +177,7 @@ static inline uint32_t algorithm_config(const Algorithm* a, cublasLtMatmulAlgoCo
 }
 
 static inline bool matmul_facts(int i, int algorithm, MatmulFacts* facts) {
-    static const char* const FUSIONS[] = {"", "bias", "bias, GELU", "GELU'", "bias gradient"};
+    static const char* const FUSIONS[] = {"", "bias", "bias, GELU", "GELU'"};
     if (i < 0 || (size_t)i >= num_plans()) { return false; }
     const MatmulPlan* p = &plans.plan[i];
     const MatmulKey* k = &p->key;
@@ -249,7 +190,6 @@ static inline bool matmul_facts(int i, int algorithm, MatmulFacts* facts) {
     facts->b_transposed = k->b_transposed != 0;
     facts->is_fp8 = k->a_storage != AS_FLOATX;
     facts->fusion = k->adds_matrix ? "a matrix" : FUSIONS[k->fusion];
-    facts->is_apart = p->is_apart;
     facts->count = p->count;
     facts->chosen = p->chosen;
     if (algorithm < 0 || algorithm >= p->count) { return true; }

@@ -36,7 +36,7 @@ typedef struct {
     int local_rank;    // of the process on this machine: the number of its GPU, if it sees more than one
     int threads;       // of the CPU; 0: OpenMP's choice
     bool plain;        // the readable kernels that the fast ones are tested against
-    bool fused;        // bias, GELU and bias gradients inside the matmuls
+    bool fused;        // bias, GELU and GELU's gradient inside the matmuls
     bool flash;        // attention in tiles
     bool tf32;         // matmuls of fp32 storage in TF32
     bool fp8;          // matmuls of the blocks, of bf16 storage, in FP8
@@ -111,7 +111,6 @@ typedef struct {
     int rows, cols, depth;
     bool a_transposed, b_transposed, is_fp8;
     const char* fusion; // "bias" for instance, "a matrix" that is added; "": none
-    bool is_apart;      // kernels of their own are faster than this fusion: no algorithm of it runs
     int count, chosen;  // algorithms that the library offers; the one in use
     double seconds;     // the shortest run; INFINITY: not measured, or it failed
     size_t workspace_bytes;

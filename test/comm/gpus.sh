@@ -48,12 +48,6 @@ gpus_leave_multiprocessors_to_nccl_where_that_is_faster() {
     grep -q ' matmul_sms=all"' "$dir/four/step_00000002/state.json" || note "four take the choice of two"
     must "$cuda" $pair --out "$dir/all"
     grep -q ' matmul_sms=all"' "$dir/all/step_00000002/state.json" || note "not all, though as fast"
-    # what is timed for a matmul whose epilogue is apart, on the 116 that are left, is what runs
-    must env EMU_SLOW=_fused_ "$cuda" $pair --out "$dir/apart"
-    state="$dir/apart/step_00000002/state.json"
-    sed -n 's/.*"\(\([0-9]*,\)\{9\}\).*,116 apart".*/"\10,.*,116 [0-9a-f]/p' "$state" >"$dir/unfused"
-    [ -s "$dir/unfused" ] || note "no epilogue is apart beside NCCL"
-    while read -r line; do grep -q "$line" "$state" || note "not tuned: $line"; done <"$dir/unfused"
     must env EMU_CC=80 "$cuda" $pair --out "$dir/ampere"
     grep -q 'matmul_sms' "$dir/ampere/step_00000002/state.json" && note "Ampere has the choice"
     grep -q 'fewer multiprocessors' "$dir/err" && note "Ampere leaves multiprocessors"

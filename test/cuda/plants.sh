@@ -96,9 +96,9 @@ m->add_scale : BUG || m->out ?
 
 a bias gradient that is set, not added
 bf16
-matmul.cuh
-sums[i] += x[i];
-sums[i] = (BUG ? 0.0f : sums[i]) + x[i];
+column_sums.cuh
+*out = ADD ? *out + total : total;
+*out = ADD && !BUG ? *out + total : total;
 
 a plain matmul without its barrier
 fp32

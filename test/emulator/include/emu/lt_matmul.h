@@ -52,8 +52,6 @@ enum : uint32_t {
     EPILOGUE_GELU = 32,
     EPILOGUE_DGELU = 64,
     EPILOGUE_AUX = 128,
-    EPILOGUE_GRADIENT_B = 512,
-    EPILOGUE_USES_BIAS = EPILOGUE_BIAS | EPILOGUE_GRADIENT_B,
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -209,15 +207,6 @@ struct Matmul {
         return desc.epilogue & EPILOGUE_GELU ? gelu(x) : x;
     }
 
-    // Computes the sums of op(B)'s columns over k.
-    void bias_gradient(const void* x, size_t cols, size_t depth, size_t step, size_t next) const {
-        for (size_t l = 0; l < cols; l++) {
-            float sum = 0;
-            for (size_t p = 0; p < depth; p++) { sum += load(x, layout_b.type, l * step + p * next); }
-            store(desc.bias, bias_type(), l, sum);
-        }
-    }
-
     void run_one(size_t batch) {
         const size_t rows = layout_d.rows, cols = layout_d.cols, lda = (size_t)layout_a.ld, ldb = (size_t)layout_b.ld;
         const bool ta = desc.trans_a != CUBLAS_OP_N, tb = desc.trans_b != CUBLAS_OP_N;
@@ -248,7 +237,6 @@ struct Matmul {
                 }
             }
         }
-        if (desc.epilogue & EPILOGUE_GRADIENT_B) { bias_gradient(xb, cols, depth, step_b, next_b); }
     }
 
     // Runs once, and again whenever a graph is replayed: factors in device memory may have changed.

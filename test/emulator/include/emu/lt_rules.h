@@ -131,8 +131,7 @@ inline bool known_epilogue(uint32_t epilogue) {
     case CUBLASLT_EPILOGUE_DEFAULT:
     case CUBLASLT_EPILOGUE_BIAS:
     case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
-    case CUBLASLT_EPILOGUE_DGELU:
-    case CUBLASLT_EPILOGUE_BGRADB: return true;
+    case CUBLASLT_EPILOGUE_DGELU: return true;
     default: return false;
     }
 }
@@ -143,7 +142,7 @@ inline cublasStatus_t check_epilogue(const MatmulDesc& desc, const Layout& a, co
     const uint32_t e = desc.epilogue, bias_type = a.is_fp8() ? (uint32_t)CUDA_R_16BF : d.type;
     if (!known_epilogue(e)) { return complain(CUBLAS_STATUS_NOT_SUPPORTED, "epilogue %u is not emulated", e); }
     const uint32_t given = desc.bias_type >= 0 ? (uint32_t)desc.bias_type : d.type;
-    if ((e & EPILOGUE_USES_BIAS) && given != bias_type) {
+    if ((e & EPILOGUE_BIAS) && given != bias_type) {
         return complain(CUBLAS_STATUS_NOT_SUPPORTED, "epilogue %u: the bias is %s, D is %s: it must be %s", e,
                         type_name(given), type_name(d.type), type_name(bias_type));
     }
@@ -152,11 +151,7 @@ inline cublasStatus_t check_epilogue(const MatmulDesc& desc, const Layout& a, co
                         "epilogue %u: EPILOGUE_AUX_LD %lld must be divisible by 8 and no less than the %llu rows", e,
                         (long long)desc.aux_ld, (unsigned long long)d.rows);
     }
-    // NVIDIA's nvmath-python, which plans every epilogue: BGRADB wants B transposed.
-    if (e == CUBLASLT_EPILOGUE_BGRADB && desc.trans_b == CUBLAS_OP_N) {
-        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "BGRADB is for TRANSB = T");
-    }
-    if (d.batch_count > 1 && (e & (EPILOGUE_USES_BIAS | EPILOGUE_AUX) & ~(uint32_t)EPILOGUE_BIAS)) {
+    if (d.batch_count > 1 && (e & EPILOGUE_AUX)) {
         return complain(CUBLAS_STATUS_NOT_SUPPORTED, "epilogue %u with a batch is not emulated", e);
     }
     return CUBLAS_STATUS_SUCCESS;
@@ -258,15 +253,14 @@ inline cublasStatus_t check_pointers(const Matmul& x, const Algorithm& algorithm
 inline cublasStatus_t check_epilogue_pointers(const Matmul& x, const Algorithm& algorithm) {
     const MatmulDesc& desc = x.desc;
     const Layout& d = x.layout_d;
-    if (desc.epilogue & EPILOGUE_USES_BIAS) {
+    if (desc.epilogue & EPILOGUE_BIAS) {
         if (!desc.bias) { return complain(CUBLAS_STATUS_INVALID_VALUE, "epilogue %u: no BIAS_POINTER", desc.epilogue); }
         // Header, CUBLASLT_MATMUL_DESC_BIAS_POINTER: the search relies on its alignment.
         if ((size_t)desc.bias % algorithm.bias_alignment) {
             return complain(CUBLAS_STATUS_NOT_SUPPORTED, "the bias is less aligned than at the search (%u bytes)",
                             algorithm.bias_alignment);
         }
-        const size_t n = desc.epilogue & EPILOGUE_GRADIENT_B ? d.cols : d.rows;
-        check_range(desc.bias, n * (x.bias_type() == CUDA_R_32F ? 4 : 2), "the bias of cublasLtMatmul");
+        check_range(desc.bias, d.rows * (x.bias_type() == CUDA_R_32F ? 4 : 2), "the bias of cublasLtMatmul");
     }
     if (desc.epilogue & EPILOGUE_AUX) {
         if (!desc.aux) { return complain(CUBLAS_STATUS_INVALID_VALUE, "epilogue %u: no AUX pointer", desc.epilogue); }
