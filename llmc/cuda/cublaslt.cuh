@@ -15,14 +15,14 @@
 
 static const cudaDataType_t FLOATX_TYPE = FLOATX_IS_FP16 ? CUDA_R_16F : FLOATX_IS_16_BITS ? CUDA_R_16BF : CUDA_R_32F;
 
-// Larger alignments count as this one: the library's kernels access at most 16 bytes at once. Where all matrices have
-// WIDE_ALIGNMENT, which is the library's default, it is also asked for algorithms that need that.
-static constexpr int MAX_ALIGNMENT = 16, WIDE_ALIGNMENT = 256;
+// Larger alignments count as this one: the library's kernels access at most 16 bytes at once. Asked with its default of
+// 256 bytes too, it offered no others (H200).
+static constexpr int MAX_ALIGNMENT = 16;
 // Fused GELU and its gradient: "leading dimension must be divisible by 8" (documentation of EPILOGUE_AUX_LD).
 static constexpr int GELU_ROW_MULTIPLE = 8;
 
 // Everything that the choice of an algorithm depends on. All fields are ints, so that keys are compared as bytes. The
-// fields from `batch` on are 0 for most matmuls, the last two for almost all.
+// fields from `batch` on are 0 for most matmuls.
 typedef struct {
     int rows, cols, depth;
     int a_storage, b_storage;
@@ -30,8 +30,7 @@ typedef struct {
     int fusion;
     int a_alignment, b_alignment, out_alignment, bias_alignment, pre_alignment; // in bytes
     int batch, adds_matrix;
-    int is_narrow; // single matrices of which one is not aligned to WIDE_ALIGNMENT
-    int sms;       // multiprocessors to use; 0: all
+    int sms; // multiprocessors to use; 0: all
 } MatmulKey;
 
 typedef struct {
@@ -40,7 +39,7 @@ typedef struct {
     double seconds; // measured by tune.cuh; INFINITY: not measured, or it failed
 } Algorithm;
 
-static constexpr int MAX_OFFERS = 16, MAX_ALGORITHMS = 24; // of one question to the heuristic; of a plan
+static constexpr int MAX_ALGORITHMS = 16; // of a plan
 
 namespace { // has a Matmul: see device.cuh
 struct MatmulPlan {
@@ -80,11 +79,6 @@ static inline const void* matmul_output(const Matmul* m) { return m->out ? (cons
 // Returns the matrix that is added, the library's C: one of its own, or the output.
 static inline const void* matmul_addend(const Matmul* m) { return m->add ? m->add : matmul_output(m); }
 
-static inline bool is_wide_aligned(const Matmul* m) {
-    const uintptr_t all = (uintptr_t)m->a | (uintptr_t)m->b | (uintptr_t)matmul_output(m) | (uintptr_t)matmul_addend(m);
-    return all % WIDE_ALIGNMENT == 0;
-}
-
 static inline MatmulKey plan_key(const Matmul* m, int sms) {
     MatmulKey key;
     memset(&key, 0, sizeof key);
@@ -105,7 +99,6 @@ static inline MatmulKey plan_key(const Matmul* m, int sms) {
     key.pre_alignment = alignment_of(m->pre);
     key.batch = m->batch > 1 ? m->batch : 0;
     key.adds_matrix = m->add != NULL;
-    key.is_narrow = !key.batch && !is_wide_aligned(m);
     key.sms = sms;
     return key;
 }
@@ -227,33 +220,18 @@ static inline bool is_refusal(cublasStatus_t status) {
            status == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-static inline bool plan_has(const MatmulPlan* p, const cublasLtMatmulAlgo_t* algorithm) {
-    for (int i = 0; i < p->count; i++) {
-        if (!memcmp(&p->algorithm[i].algorithm, algorithm, sizeof *algorithm)) { return true; }
-    }
-    return false;
-}
-
-// Adds the algorithms that the heuristic offers for these alignments.
-static inline void plan_add_algorithms(MatmulPlan* p, const MatmulKey* alignments) {
-    cublasLtMatmulPreference_t preference = preference_create(alignments);
-    cublasLtMatmulHeuristicResult_t results[MAX_OFFERS];
+static inline void plan_find_algorithms(MatmulPlan* p) {
+    cublasLtMatmulPreference_t preference = preference_create(&p->key);
+    cublasLtMatmulHeuristicResult_t results[MAX_ALGORITHMS];
     int found = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(gpu.cublaslt, p->desc, p->b, p->a, p->out, p->out,
-                                                                 preference, MAX_OFFERS, results, &found);
+                                                                 preference, MAX_ALGORITHMS, results, &found);
     cublas_check(cublasLtMatmulPreferenceDestroy(preference), "freeing a matmul's preferences");
-    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found && p->count < MAX_ALGORITHMS; i++) {
-        if (results[i].state != CUBLAS_STATUS_SUCCESS || plan_has(p, &results[i].algo)) { continue; }
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found; i++) {
+        if (results[i].state != CUBLAS_STATUS_SUCCESS) { continue; }
         p->algorithm[p->count++] = {results[i].algo, results[i].workspaceSize, (double)INFINITY};
     }
     if (!is_refusal(status)) { cublas_check(status, "choosing a matmul's algorithm"); }
-}
-
-static inline void plan_find_algorithms(MatmulPlan* p) {
-    MatmulKey wide = p->key;
-    plan_add_algorithms(p, &p->key);
-    wide.a_alignment = wide.b_alignment = wide.out_alignment = WIDE_ALIGNMENT;
-    if (!p->key.is_narrow && !p->key.batch) { plan_add_algorithms(p, &wide); }
 }
 
 static inline void plan_create(MatmulPlan* p, const Matmul* m, const MatmulKey* key) {

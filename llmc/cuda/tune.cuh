@@ -78,14 +78,14 @@ static inline void matmuls_tune(double seconds) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // choices as text. A line: the key's numbers, a space, and the words of the algorithm. Numbers from `batch`
-// and from `is_narrow` on are left out if they are 0, as in the lines of programs that had no such matmuls.
+// and from `sms` on are left out if they are 0, as in the lines of programs that had no such matmuls.
 
 static constexpr int KEY_NUMBERS = sizeof(MatmulKey) / sizeof(int), ALGORITHM_WORDS = sizeof(cublasLtMatmulAlgo_t) / 8;
 static constexpr int SINGLE_KEY_NUMBERS = offsetof(MatmulKey, batch) / sizeof(int);
-static constexpr int STACK_KEY_NUMBERS = offsetof(MatmulKey, is_narrow) / sizeof(int);
+static constexpr int STACK_KEY_NUMBERS = offsetof(MatmulKey, sms) / sizeof(int);
 
 static inline void write_key(FILE* out, const MatmulKey* key) {
-    const int numbers = key->is_narrow || key->sms         ? KEY_NUMBERS
+    const int numbers = key->sms                           ? KEY_NUMBERS
                         : key->batch || key->adds_matrix ? STACK_KEY_NUMBERS
                                                          : SINGLE_KEY_NUMBERS;
     for (int i = 0; i < numbers; i++) { fprintf(out, "%s%d", i ? "," : "", ((const int*)key)[i]); }

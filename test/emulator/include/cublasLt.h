@@ -180,15 +180,12 @@ namespace emu::lt {
 
 enum { ALGORITHMS = 4, LARGEST_WORKSPACE = 64 << 10 };
 
-// Names an algorithm for EMU_SLOW: cublaslt_0 is the heuristic's first that is not fused, cublaslt256_0 the one for
-// matrices aligned to 256 bytes, cublasltfew_0 the one for fewer multiprocessors.
+// Names an algorithm for EMU_SLOW: cublaslt_0 is the heuristic's first that is not fused, cublasltfew_0 the one for
+// fewer multiprocessors.
 inline std::string algorithm_name(const MatmulDesc& desc, const Algorithm& x) {
     const bool is_fused = desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
-    const char* name = desc.sms                  ? (is_fused ? "cublasltfew_fused_" : "cublasltfew_")
-                       : is_fused                ? "cublaslt_fused_"
-                       : x.alignment[0] == 256 ? "cublaslt256_"
-                                                 : "cublaslt_";
-    return name + std::to_string(x.parts - 1);
+    return std::string(desc.sms ? "cublasltfew_" : "cublaslt_") + (is_fused ? "fused_" : "") +
+           std::to_string(x.parts - 1);
 }
 
 // Returns result number `rank` of the heuristic, 0 being the best. The first half of them use a workspace, as far as
