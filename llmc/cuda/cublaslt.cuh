@@ -21,8 +21,8 @@ static constexpr int MAX_ALIGNMENT = 16;
 // Fused GELU and its gradient: "leading dimension must be divisible by 8" (documentation of EPILOGUE_AUX_LD).
 static constexpr int GELU_ROW_MULTIPLE = 8;
 
-// Everything that the choice of an algorithm depends on. All fields are ints, so that keys are compared as bytes. The
-// fields from `batch` on are 0 for most matmuls.
+// Everything that the choice of an algorithm depends on. All fields are ints, so that keys are compared as bytes and
+// written as numbers.
 typedef struct {
     int rows, cols, depth;
     int a_storage, b_storage;
@@ -97,7 +97,7 @@ static inline MatmulKey plan_key(const Matmul* m, int sms) {
     key.out_alignment = min_int(alignment_of(matmul_output(m)), alignment_of(matmul_addend(m)));
     key.bias_alignment = alignment_of(m->bias);
     key.pre_alignment = alignment_of(m->pre);
-    key.batch = m->batch > 1 ? m->batch : 0;
+    key.batch = m->batch;
     key.adds_matrix = m->add != NULL;
     key.sms = sms;
     return key;

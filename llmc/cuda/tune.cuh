@@ -77,18 +77,12 @@ static inline void matmuls_tune(double seconds) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// choices as text. A line: the key's numbers, a space, and the words of the algorithm. Numbers from `batch`
-// and from `sms` on are left out if they are 0, as in the lines of programs that had no such matmuls.
+// choices as text. A line: the key's numbers, a space, and the words of the algorithm
 
 static constexpr int KEY_NUMBERS = sizeof(MatmulKey) / sizeof(int), ALGORITHM_WORDS = sizeof(cublasLtMatmulAlgo_t) / 8;
-static constexpr int SINGLE_KEY_NUMBERS = offsetof(MatmulKey, batch) / sizeof(int);
-static constexpr int STACK_KEY_NUMBERS = offsetof(MatmulKey, sms) / sizeof(int);
 
 static inline void write_key(FILE* out, const MatmulKey* key) {
-    const int numbers = key->sms                           ? KEY_NUMBERS
-                        : key->batch || key->adds_matrix ? STACK_KEY_NUMBERS
-                                                         : SINGLE_KEY_NUMBERS;
-    for (int i = 0; i < numbers; i++) { fprintf(out, "%s%d", i ? "," : "", ((const int*)key)[i]); }
+    for (int i = 0; i < KEY_NUMBERS; i++) { fprintf(out, "%s%d", i ? "," : "", ((const int*)key)[i]); }
 }
 static inline void write_algorithm(FILE* out, const cublasLtMatmulAlgo_t* a) {
     for (int i = 0; i < ALGORITHM_WORDS; i++) {
@@ -182,7 +176,7 @@ static inline bool matmul_facts(int i, int algorithm, MatmulFacts* facts) {
     const MatmulPlan* p = &plans.plan[i];
     const MatmulKey* k = &p->key;
     memset(facts, 0, sizeof *facts);
-    facts->batch = k->batch ? k->batch : 1;
+    facts->batch = k->batch;
     facts->rows = k->rows;
     facts->cols = k->cols;
     facts->depth = k->depth;

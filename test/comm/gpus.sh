@@ -27,7 +27,7 @@ gpus_take_the_algorithms_of_rank_0() {
     same_checkpoint "$dir/whole/step_00000004" "$dir/resumed/step_00000004"
     # also for matrices of Muon that rank 0 does not own, here fcproj's: X (32,128) = MUON_A X + B X
     must "$cuda" $tuned $data --optimizer muon --zero 1 --batch_size 2 --gpus 2 --max_steps 2 --out "$dir/muon"
-    grep -q '"32,128,32,.*,0,1 ' "$dir/muon/step_00000002/state.json" || note "rank 1 multiplies untuned"
+    grep -q '"32,128,32,.*,1,1,0 ' "$dir/muon/step_00000002/state.json" || note "rank 1 multiplies untuned"
 }
 
 # From Hopper on, backward with its collectives is timed with all multiprocessors, and with fewer.
