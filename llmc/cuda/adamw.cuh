@@ -153,29 +153,23 @@ static inline void adamw_update_launch(floatX* params, float* masters, float* m,
 static inline void adamw_update(floatX* params, float* masters, float* m, float* v, const float* grads,
                                 const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table,
                                 size_t begin, size_t end) {
-    enum { WIDE = FLOAT_WIDTH };
+    constexpr int WIDE = FLOAT_WIDTH;
     if (begin >= end) { return; }
-    const AdamWTensors tensors = adamw_tensors(table);
     const size_t to_group = round_up(begin, WIDE) - begin; // elements to the first whole group
-    if (is_wide<WIDE>(params + to_group, 0) && is_wide<WIDE>(masters + to_group, 0) && is_wide<WIDE>(m + to_group, 0) &&
-        is_wide<WIDE>(v + to_group, 0) && is_wide<WIDE>(grads + to_group, 0)) {
-        adamw_update_launch<WIDE>(params, masters, m, v, grads, grad_norm_squared, hyper, tensors, begin, end);
-    } else {
-        adamw_update_launch<1>(params, masters, m, v, grads, grad_norm_squared, hyper, tensors, begin, end);
-    }
+    const bool wide = is_wide<WIDE>(0, params + to_group, masters + to_group, m + to_group, v + to_group,
+                                    grads + to_group);
+    const auto launch = wide ? adamw_update_launch<WIDE> : adamw_update_launch<1>;
+    launch(params, masters, m, v, grads, grad_norm_squared, hyper, adamw_tensors(table), begin, end);
     cuda_launched("adamw_update");
 }
 
 static inline void params_round(floatX* params, const float* masters, size_t n, size_t begin, Rounding rounding) {
-    enum { WIDE = FLOAT_WIDTH };
+    constexpr int WIDE = FLOAT_WIDTH;
     if ((const void*)params == (const void*)masters) { return; }
-    if (is_wide<WIDE>(params, 0) && is_wide<WIDE>(masters, 0)) {
-        const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK * WIDE);
-        params_round_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(params, masters, n, begin, rounding);
-    } else {
-        const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK);
-        params_round_kernel<1><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(params, masters, n, begin, rounding);
-    }
+    const bool wide = is_wide<WIDE>(0, params, masters);
+    const auto kernel = wide ? params_round_kernel<WIDE> : params_round_kernel<1>;
+    const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK * (wide ? WIDE : 1));
+    kernel<<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(params, masters, n, begin, rounding);
     cuda_launched("params_round");
 }
 

@@ -56,16 +56,12 @@ static __global__ void two_column_sums_kernel(float* sums1, float* sums2, const 
 // sums (parts,OC) = (with ADD: +=) the column sums of `parts` groups of rows.
 template <bool ADD, class Type>
 static inline void column_sums(float* sums, const Type* x, size_t N, size_t OC, size_t parts) {
-    enum { WIDE = 16 / sizeof(Type) };
+    constexpr int WIDE = Pack<Type>::SIZE;
+    const bool wide = is_wide<WIDE>(OC, x);
+    const auto kernel = wide ? column_sums_kernel<WIDE, ADD, Type> : column_sums_kernel<1, ADD, Type>;
+    const dim3 blocks(blocks_for(OC, WARP_SIZE * (wide ? WIDE : 1)), (unsigned)parts);
     const dim3 threads(WARP_SIZE, COLUMN_SUM_ROWS);
-    const size_t part_rows = ceil_div(N, parts);
-    if (is_wide<WIDE>(x, OC)) {
-        const dim3 blocks(blocks_for(OC, WARP_SIZE * WIDE), (unsigned)parts);
-        column_sums_kernel<WIDE, ADD><<<blocks, threads, 0, gpu.stream>>>(sums, x, N, OC, part_rows);
-    } else {
-        const dim3 blocks(blocks_for(OC, WARP_SIZE), (unsigned)parts);
-        column_sums_kernel<1, ADD><<<blocks, threads, 0, gpu.stream>>>(sums, x, N, OC, part_rows);
-    }
+    kernel<<<blocks, threads, 0, gpu.stream>>>(sums, x, N, OC, ceil_div(N, parts));
     cuda_launched("column_sums");
 }
 

@@ -107,15 +107,12 @@ static __global__ void encoder_backward_runs_kernel(float* dwte, float* partials
 template <class R>
 static inline void encoder_forward(R* out, const int* tokens, const floatX* wte, const floatX* wpe, int B, int T,
                                    int C) {
-    enum { WIDE = Pack<R>::SIZE };
+    constexpr int WIDE = Pack<R>::SIZE;
+    const bool wide = is_wide<WIDE>(C, out, wte, wpe);
+    const auto kernel = wide ? encoder_forward_kernel<WIDE, R> : encoder_forward_kernel<1, R>;
     const size_t N = (size_t)B * T;
-    const unsigned blocks = blocks_for(N, WARPS_IN_BLOCK);
     const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK);
-    if (is_wide<WIDE>(out, C) && is_wide<WIDE>(wte, C) && is_wide<WIDE>(wpe, C)) {
-        encoder_forward_kernel<WIDE><<<blocks, threads, 0, gpu.stream>>>(out, tokens, wte, wpe, N, T, C);
-    } else {
-        encoder_forward_kernel<1><<<blocks, threads, 0, gpu.stream>>>(out, tokens, wte, wpe, N, T, C);
-    }
+    kernel<<<blocks_for(N, WARPS_IN_BLOCK), threads, 0, gpu.stream>>>(out, tokens, wte, wpe, N, T, C);
     cuda_launched("encoder_forward");
 }
 
@@ -135,11 +132,8 @@ static inline void encoder_backward_wte(float* dwte, const R* dout, const int* t
 template <class R>
 static inline void encoder_backward(float* dwte, float* dwpe, const R* dout, const int* tokens, const int* order, int B,
                                     int T, int C) {
-    const size_t N = (size_t)B * T;
-    if (is_wide<FLOAT_WIDTH>(dwte, C) && is_wide<FLOAT_WIDTH>(dout, C)) {
-        encoder_backward_wte<FLOAT_WIDTH>(dwte, dout, tokens, order, N, C);
-    } else {
-        encoder_backward_wte<1>(dwte, dout, tokens, order, N, C);
-    }
+    const auto backward_wte = is_wide<FLOAT_WIDTH>(C, dwte, dout) ? encoder_backward_wte<FLOAT_WIDTH, R>
+                                                                  : encoder_backward_wte<1, R>;
+    backward_wte(dwte, dout, tokens, order, (size_t)B * T, C);
     add_column_sums(dwpe, dout, (size_t)B, (size_t)T * C); // dout as a matrix (B,T*C)
 }

@@ -35,25 +35,20 @@ template <int WIDTH> static __global__ void gelu_backward_inplace_kernel(floatX*
 // launchers
 
 static inline void gelu_forward(floatX* out, const floatX* inp, size_t n) {
-    enum { WIDE = FLOATX_WIDTH };
-    if (is_wide<WIDE>(out, 0) && is_wide<WIDE>(inp, 0)) {
-        const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK * WIDE);
-        gelu_forward_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(out, inp, n);
-    } else {
-        gelu_forward_kernel<1><<<blocks_for(n, THREADS_IN_BLOCK), THREADS_IN_BLOCK, 0, gpu.stream>>>(out, inp, n);
-    }
+    constexpr int WIDE = FLOATX_WIDTH;
+    const bool wide = is_wide<WIDE>(0, out, inp);
+    const auto kernel = wide ? gelu_forward_kernel<WIDE> : gelu_forward_kernel<1>;
+    const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK * (wide ? WIDE : 1));
+    kernel<<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(out, inp, n);
     cuda_launched("gelu_forward");
 }
 
 // d (n) *= gelu'(pre): turns the gradient of gelu(pre) into the gradient of pre.
 static inline void gelu_backward_inplace(floatX* d, const floatX* pre, size_t n) {
-    enum { WIDE = FLOATX_WIDTH };
-    if (is_wide<WIDE>(d, 0) && is_wide<WIDE>(pre, 0)) {
-        const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK * WIDE);
-        gelu_backward_inplace_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(d, pre, n);
-    } else {
-        const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK);
-        gelu_backward_inplace_kernel<1><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(d, pre, n);
-    }
+    constexpr int WIDE = FLOATX_WIDTH;
+    const bool wide = is_wide<WIDE>(0, d, pre);
+    const auto kernel = wide ? gelu_backward_inplace_kernel<WIDE> : gelu_backward_inplace_kernel<1>;
+    const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK * (wide ? WIDE : 1));
+    kernel<<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(d, pre, n);
     cuda_launched("gelu_backward_inplace");
 }

@@ -264,14 +264,10 @@ static inline void layernorm_forward_launch(R* residual, floatX* out, float* mea
 template <class R>
 static inline void layernorm_forward(floatX* out, float* mean, float* rstd, const R* inp, const floatX* weight,
                                      const floatX* bias, int N, int C) {
-    enum { WIDE = Pack<R>::SIZE };
-    R* const residual = nullptr;
-    const floatX* const add = nullptr;
-    if (is_wide<WIDE>(out, C) && is_wide<WIDE>(inp, C) && is_wide<WIDE>(weight, C) && is_wide<WIDE>(bias, C)) {
-        layernorm_forward_launch<WIDE, false>(residual, out, mean, rstd, inp, add, weight, bias, N, C);
-    } else {
-        layernorm_forward_launch<1, false>(residual, out, mean, rstd, inp, add, weight, bias, N, C);
-    }
+    constexpr int WIDE = Pack<R>::SIZE;
+    const bool wide = is_wide<WIDE>(C, out, inp, weight, bias);
+    const auto launch = wide ? layernorm_forward_launch<WIDE, false, R> : layernorm_forward_launch<1, false, R>;
+    launch(NULL, out, mean, rstd, inp, NULL, weight, bias, N, C);
     cuda_launched("layernorm_forward");
 }
 
@@ -279,13 +275,10 @@ template <class R>
 static inline void residual_layernorm_forward(R* residual, floatX* out, float* mean, float* rstd, const R* inp1,
                                               const floatX* inp2, const floatX* weight, const floatX* bias, int N,
                                               int C) {
-    enum { WIDE = Pack<R>::SIZE };
-    if (is_wide<WIDE>(residual, C) && is_wide<WIDE>(out, C) && is_wide<WIDE>(inp1, C) && is_wide<WIDE>(inp2, C) &&
-        is_wide<WIDE>(weight, C) && is_wide<WIDE>(bias, C)) {
-        layernorm_forward_launch<WIDE, true>(residual, out, mean, rstd, inp1, inp2, weight, bias, N, C);
-    } else {
-        layernorm_forward_launch<1, true>(residual, out, mean, rstd, inp1, inp2, weight, bias, N, C);
-    }
+    constexpr int WIDE = Pack<R>::SIZE;
+    const bool wide = is_wide<WIDE>(C, residual, out, inp1, inp2, weight, bias);
+    const auto launch = wide ? layernorm_forward_launch<WIDE, true, R> : layernorm_forward_launch<1, true, R>;
+    launch(residual, out, mean, rstd, inp1, inp2, weight, bias, N, C);
     cuda_launched("residual_layernorm_forward");
 }
 
@@ -314,8 +307,8 @@ static inline LayernormSums layernorm_backward_held(R* dinp, floatX* dinp_stored
     const size_t resident =
         resident_blocks<layernorm_backward_held_kernel<VECTORS, R>>(LAYERNORM_HELD_WARPS * WARP_SIZE, shared);
     const LayernormSums sums = layernorm_sums(resident, N, LAYERNORM_HELD_WARPS, C);
-    layernorm_backward_held_kernel<VECTORS><<<(unsigned)sums.blocks, threads, shared, gpu.stream>>>(
-        dinp, dinp_stored, sums.dweight, sums.dbias, dout, inp, weight, mean, rstd, N, C);
+    kernel<<<(unsigned)sums.blocks, threads, shared, gpu.stream>>>(dinp, dinp_stored, sums.dweight, sums.dbias, dout,
+                                                                   inp, weight, mean, rstd, N, C);
     return sums;
 }
 
@@ -336,8 +329,7 @@ static inline void layernorm_backward(R* dinp, floatX* dinp_stored, float* dweig
                                       const R* inp, const floatX* weight, const float* mean, const float* rstd, int N,
                                       int C) {
     enum { WIDE = Pack<R>::SIZE, MOST_VECTORS = LAYERNORM_HELD_COLUMNS / (WARP_SIZE * WIDE) };
-    const bool wide = is_wide<WIDE>(dinp, C) && is_wide<WIDE>(dinp_stored, C) && is_wide<WIDE>(dout, C) &&
-                      is_wide<WIDE>(inp, C) && is_wide<WIDE>(weight, C);
+    const bool wide = is_wide<WIDE>(C, dinp, dinp_stored, dout, inp, weight);
     const auto backward = !wide                                ? layernorm_backward_twice<1, R>
                           : C > LAYERNORM_HELD_COLUMNS         ? layernorm_backward_twice<FLOAT_WIDTH, R>
                           : C > LAYERNORM_HELD_COLUMNS / 2     ? layernorm_backward_held<MOST_VECTORS, R>

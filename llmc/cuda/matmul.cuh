@@ -31,16 +31,12 @@ static __global__ void add_bias_kernel(floatX* out, const floatX* bias, int N, i
 // launchers
 
 static inline void add_bias(floatX* out, const floatX* bias, int N, int OC) {
-    enum { WIDE = FLOATX_WIDTH, BLOCKS_PER_SM = 16 };
-    const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK);
+    constexpr int WIDE = FLOATX_WIDTH, BLOCKS_PER_SM = 16;
+    const bool wide = is_wide<WIDE>(OC, out, bias);
+    const auto kernel = wide ? add_bias_kernel<WIDE> : add_bias_kernel<1>;
     const unsigned down = (unsigned)min_size(ceil_div(N, WARPS_IN_BLOCK), (size_t)BLOCKS_PER_SM * gpu.num_sms);
-    if (is_wide<WIDE>(out, OC) && is_wide<WIDE>(bias, OC)) {
-        const dim3 blocks(down, blocks_for(OC, WARP_SIZE * WIDE));
-        add_bias_kernel<WIDE><<<blocks, threads, 0, gpu.stream>>>(out, bias, N, OC);
-    } else {
-        const dim3 blocks(down, blocks_for(OC, WARP_SIZE));
-        add_bias_kernel<1><<<blocks, threads, 0, gpu.stream>>>(out, bias, N, OC);
-    }
+    const dim3 blocks(down, blocks_for(OC, WARP_SIZE * (wide ? WIDE : 1))), threads(WARP_SIZE, WARPS_IN_BLOCK);
+    kernel<<<blocks, threads, 0, gpu.stream>>>(out, bias, N, OC);
     cuda_launched("add_bias");
 }
 

@@ -190,12 +190,11 @@ static inline MuonChunk muon_chunk(const MuonMatrix* matrices, int count, int ro
 }
 
 static inline bool muon_is_wide(const MuonChunk* c) {
-    enum { WIDE = FLOAT_WIDTH };
-    bool is_wide_everywhere = is_wide<WIDE>(c->x, 0);
+    bool is_wide_everywhere = is_wide<FLOAT_WIDTH>(0, c->x);
     for (int i = 0; i < c->count; i++) {
         const MuonMatrix* m = &c->list.matrix[i];
-        is_wide_everywhere = is_wide_everywhere && is_wide<WIDE>((const floatX*)m->params, 0) &&
-                             is_wide<WIDE>(m->masters, 0) && is_wide<WIDE>(m->m, 0) && is_wide<WIDE>(m->grads, 0);
+        is_wide_everywhere = is_wide_everywhere && is_wide<FLOAT_WIDTH>(0, (const floatX*)m->params, m->masters, m->m,
+                                                                        m->grads);
     }
     return is_wide_everywhere;
 }

@@ -32,16 +32,13 @@ template <class Number> static __global__ void sum_kernel(double* out, const Num
 // launchers
 
 static inline void norm_squared(double* out, const float* x, size_t n) {
-    enum { WIDE = FLOAT_WIDTH };
+    constexpr int WIDE = FLOAT_WIDTH;
+    const auto kernel = is_wide<WIDE>(0, x) ? norm_squared_kernel<WIDE> : norm_squared_kernel<1>;
     double* parts = (double*)gpu.scratch;
     const size_t most_parts = SCRATCH_BYTES / sizeof(double);
     const size_t part = max_size(NORM_PART, round_up(ceil_div(n, most_parts), WIDE));
     const unsigned blocks = blocks_for(n, part);
-    if (is_wide<WIDE>(x, 0)) {
-        norm_squared_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(parts, x, n, part);
-    } else {
-        norm_squared_kernel<1><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(parts, x, n, part);
-    }
+    kernel<<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(parts, x, n, part);
     cuda_launched("norm_squared");
     sum_kernel<<<1, SUM_THREADS, 0, gpu.stream>>>(out, parts, blocks);
     cuda_launched("norm_squared's parts");

@@ -130,17 +130,13 @@ static __global__ void copy_logits_kernel(float* out, const floatX* logits, int 
 // V..Vp, whatever they held: the padding rows of the embedding must never change.
 static inline void softmax_rows(float* losses, floatX* logits, const int* targets, float dloss, int rows, int V,
                                 int Vp) {
-    enum { WIDE = FLOATX_WIDTH };
-    const unsigned blocks = (unsigned)rows;
+    constexpr int WIDE = FLOATX_WIDTH;
     const size_t bytes = Vp * sizeof(floatX);
-    const bool held = bytes > SOFTMAX_THREADS * 16 && bytes <= HELD_ROW_BYTES && Vp - V < HELD_THREADS - WIDE;
-    if (is_wide<WIDE>(logits, Vp) && held) {
-        softmax_held_kernel<<<blocks, HELD_THREADS, 0, gpu.stream>>>(losses, logits, targets, dloss, V, Vp);
-    } else if (is_wide<WIDE>(logits, Vp)) {
-        softmax_rows_kernel<WIDE><<<blocks, SOFTMAX_THREADS, 0, gpu.stream>>>(losses, logits, targets, dloss, V, Vp);
-    } else {
-        softmax_rows_kernel<1><<<blocks, SOFTMAX_THREADS, 0, gpu.stream>>>(losses, logits, targets, dloss, V, Vp);
-    }
+    const bool wide = is_wide<WIDE>(Vp, logits);
+    const bool held = wide && bytes > SOFTMAX_THREADS * 16 && bytes <= HELD_ROW_BYTES && Vp - V < HELD_THREADS - WIDE;
+    const auto kernel = held ? softmax_held_kernel : wide ? softmax_rows_kernel<WIDE> : softmax_rows_kernel<1>;
+    const int threads = held ? HELD_THREADS : SOFTMAX_THREADS;
+    kernel<<<(unsigned)rows, threads, 0, gpu.stream>>>(losses, logits, targets, dloss, V, Vp);
     cuda_launched("softmax_rows");
 }
 

@@ -54,10 +54,11 @@ static __device__ inline void store_rest(Type* p, const float (&x)[WIDTH], size_
     }
 }
 
-// Returns true if rows of n elements, the first of which begins at p, can be accessed WIDTH elements at a time; false
-// with --kernels plain. n = 0: one array of any length, whose end load_rest() and store_rest() access.
-template <int WIDTH, class Type> static inline bool is_wide(const Type* p, size_t n) {
-    return !gpu.plain && (uintptr_t)p % sizeof(typename Access<WIDTH * sizeof(Type)>::Type) == 0 && n % WIDTH == 0;
+// Returns true if rows of n elements, the first of which begin at these addresses, can be accessed WIDTH elements at a
+// time; false with --kernels plain. n = 0: arrays of any length, whose ends load_rest() and store_rest() access.
+template <int WIDTH, class... Types> static inline bool is_wide(size_t n, const Types*... rows) {
+    return !gpu.plain && n % WIDTH == 0 &&
+           (((uintptr_t)rows % sizeof(typename Access<WIDTH * sizeof(Types)>::Type) == 0) && ...);
 }
 
 // WIDTH of kernels that access mostly floats, and of those that access mostly floatX. Kernels of the residual stream

@@ -4,7 +4,7 @@
 //
 //   usage: cu2cpp < in.ii > out.ii
 //
-//   k<T><<<g, b, s, st>>>(x, n)    emu::Launch("k<T>", g, b, s, st)([](auto... emu_a) { k<T>(emu_a...); }, x, n)
+//   k<T><<<g, b, s, st>>>(x, n)    emu::Launch("k<T>", g, b, s, st)([=](auto... emu_a) { k<T>(emu_a...); }, x, n)
 //   __global__ void k(...) {       void k(...) { static emu::Kernel emu_kernel = {...}; if (emu::probe(emu_kernel)) ...
 //   __shared__ T a[N], c[N][2];    static T a[N], c[N][2]; emu::shared(a); emu::shared(c);
 //   extern __shared__ T s[];       T* s = (T*)emu::dyn();
@@ -211,7 +211,7 @@ static size_t rewrite_launch(size_t at) {
     put_string_literal(kernel);
     print(", ");
     copy(at + 3, end);
-    print(")([](auto... emu_a) { %s(emu_a...); }%s", kernel, skip_space(open + 1) < close ? ", " : "");
+    print(")([=](auto... emu_a) { %s(emu_a...); }%s", kernel, skip_space(open + 1) < close ? ", " : "");
     copy(open + 1, close + 1);
     keep_lines(at, close + 1, begin + strlen(kernel));
     free(kernel);

@@ -69,6 +69,9 @@ static void launches() {
     EXPECT(a.host()[63] == 8);
     deduced_kernel<<<1, 1>>>(f.data, 9);
     EXPECT(f.host()[0] == 9);
+    const auto chosen = a.n > 1 ? outer::scaled_kernel<int, 2> : outer::scaled_kernel<int, 1>;
+    chosen<<<1, 64>>>(a.data, 5);
+    EXPECT(a.host()[63] == 317);
     const char* raw = R"x(a "<<<" b)x";
     EXPECT(strlen(raw) == 9 && '"' == 34 && 1'000 == 1000);
 }
