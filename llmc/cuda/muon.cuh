@@ -25,9 +25,10 @@ static_assert(sizeof(MuonStack) <= 3 << 10, "the parameters of a kernel may have
 static constexpr int MUON_PARTS = THREADS_IN_BLOCK; // so each thread of a block adds the sum of one
 
 // ---------------------------------------------------------------------------------------------------------------------
-// elements i .. i + WIDTH - 1 of a matrix
+// kernels: block (p,i) has part p of matrix i. A thread takes WIDTH elements at a time; n and `part` are multiples of
+// it.
 
-// Returns the direction u in u, and the new momentum in m.
+// Returns the direction u of elements i .. i + WIDTH - 1 of a matrix in u, and their new momentum in m.
 template <int WIDTH>
 static __device__ inline void muon_direction(float (&u)[WIDTH], float (&m)[WIDTH], const MuonMatrix& matrix,
                                              const Muon& hyper, size_t i) {
@@ -42,52 +43,6 @@ static __device__ inline void muon_direction(float (&u)[WIDTH], float (&m)[WIDTH
     }
 }
 
-template <int WIDTH>
-static __device__ inline double muon_sum_squares(const MuonMatrix& matrix, const Muon& hyper, size_t i) {
-    float u[WIDTH], m[WIDTH];
-    muon_direction(u, m, matrix, hyper, i);
-    double sum = 0;
-    for (int k = 0; k < WIDTH; k++) { sum += (double)u[k] * (double)u[k]; }
-    return sum;
-}
-
-// Updates the momentum; x = scale * u.
-template <int WIDTH>
-static __device__ inline void muon_set_momentum(floatX* x, const MuonMatrix& matrix, const Muon& hyper, float scale,
-                                                size_t i) {
-    float u[WIDTH], m[WIDTH];
-    muon_direction(u, m, matrix, hyper, i);
-    for (int k = 0; k < WIDTH; k++) { u[k] *= scale; }
-    store_floats(matrix.m + i, m);
-    store_floats(x + i, u);
-}
-
-// Updates masters and params by scale * x.
-template <int WIDTH>
-static __device__ inline void muon_set_weights(const MuonMatrix& matrix, const floatX* x, const Muon& h, float scale,
-                                               size_t i) {
-    const bool stochastic = sizeof(floatX) < sizeof(float) && h.rounding_seed != 0;
-    float update[WIDTH], master[WIDTH];
-    load_floats(update, x + i);
-    load_floats(master, matrix.masters + i);
-    for (int k = 0; k < WIDTH; k++) {
-        update[k] *= scale;
-        const float decay = h.cautious && update[k] * master[k] < 0 ? 0.0f : h.weight_decay;
-        master[k] -= h.lr * (update[k] + decay * master[k]);
-    }
-    store_floats(matrix.masters + i, master);
-    if (stochastic) {
-        for (int k = 0; k < WIDTH; k++) {
-            master[k] = rounded_at_random(master[k], h.rounding_seed, h.step, matrix.begin + i + k);
-        }
-    }
-    store_floats((floatX*)matrix.params + i, master);
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// kernels: block (p,i) has part p of matrix i. A thread takes WIDTH elements at a time; the last ones, if they are
-// fewer, one by one.
-
 // squares (matrices,parts) = the sums of squares of u.
 template <int WIDTH>
 static __global__ void muon_squares_kernel(double* squares, const MuonStack list, const Muon* hyper, size_t n,
@@ -97,12 +52,9 @@ static __global__ void muon_squares_kernel(double* squares, const MuonStack list
     const size_t begin = blockIdx.x * part, end = begin + part < n ? begin + part : n;
     double sum = 0;
     for (size_t i = begin + threadIdx.x * WIDTH; i < end; i += blockDim.x * WIDTH) {
-        if (i + WIDTH <= end) {
-            sum += muon_sum_squares<WIDTH>(matrix, h, i);
-        } else {
-            #pragma unroll 1
-            for (size_t k = i; k < end; k++) { sum += muon_sum_squares<1>(matrix, h, k); }
-        }
+        float u[WIDTH], m[WIDTH];
+        muon_direction(u, m, matrix, h, i);
+        for (int k = 0; k < WIDTH; k++) { sum += (double)u[k] * (double)u[k]; }
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0) { squares[blockIdx.y * gridDim.x + blockIdx.x] = sum; }
@@ -121,12 +73,11 @@ static __global__ void muon_momentum_kernel(floatX* x, const MuonStack list, con
     floatX* const x_matrix = x + blockIdx.y * stride;
     const size_t begin = blockIdx.x * part, end = begin + part < n ? begin + part : n;
     for (size_t i = begin + threadIdx.x * WIDTH; i < end; i += blockDim.x * WIDTH) {
-        if (i + WIDTH <= end) {
-            muon_set_momentum<WIDTH>(x_matrix, matrix, h, scale, i);
-        } else {
-            #pragma unroll 1
-            for (size_t k = i; k < end; k++) { muon_set_momentum<1>(x_matrix, matrix, h, scale, k); }
-        }
+        float u[WIDTH], m[WIDTH];
+        muon_direction(u, m, matrix, h, i);
+        for (int k = 0; k < WIDTH; k++) { u[k] *= scale; }
+        store_floats(matrix.m + i, m);
+        store_floats(x_matrix + i, u);
     }
 }
 
@@ -137,15 +88,23 @@ static __global__ void muon_weights_kernel(const MuonStack list, const floatX* x
     const MuonMatrix& matrix = list.matrix[blockIdx.y];
     if (!isfinite(*grad_norm_squared) || !matrix.params) { return; }
     const Muon h = *hyper;
+    const bool stochastic = sizeof(floatX) < sizeof(float) && h.rounding_seed != 0;
     const floatX* const x_matrix = x + blockIdx.y * stride;
     const size_t begin = blockIdx.x * part, end = begin + part < n ? begin + part : n;
     for (size_t i = begin + threadIdx.x * WIDTH; i < end; i += blockDim.x * WIDTH) {
-        if (i + WIDTH <= end) {
-            muon_set_weights<WIDTH>(matrix, x_matrix, h, scale, i);
-        } else {
-            #pragma unroll 1
-            for (size_t k = i; k < end; k++) { muon_set_weights<1>(matrix, x_matrix, h, scale, k); }
+        float update[WIDTH], master[WIDTH];
+        load_floats(update, x_matrix + i);
+        load_floats(master, matrix.masters + i);
+        for (int k = 0; k < WIDTH; k++) {
+            update[k] *= scale;
+            const float decay = h.cautious && update[k] * master[k] < 0 ? 0.0f : h.weight_decay;
+            master[k] -= h.lr * (update[k] + decay * master[k]);
         }
+        store_floats(matrix.masters + i, master);
+        for (int k = 0; stochastic && k < WIDTH; k++) {
+            master[k] = rounded_at_random(master[k], h.rounding_seed, h.step, matrix.begin + i + k);
+        }
+        store_floats((floatX*)matrix.params + i, master);
     }
 }
 
@@ -190,11 +149,11 @@ static inline MuonChunk muon_chunk(const MuonMatrix* matrices, int count, int ro
 }
 
 static inline bool muon_is_wide(const MuonChunk* c) {
-    bool is_wide_everywhere = is_wide<FLOAT_WIDTH>(0, c->x);
+    bool is_wide_everywhere = is_wide<FLOAT_WIDTH>(c->n, c->x);
     for (int i = 0; i < c->count; i++) {
         const MuonMatrix* m = &c->list.matrix[i];
-        is_wide_everywhere = is_wide_everywhere && is_wide<FLOAT_WIDTH>(0, (const floatX*)m->params, m->masters, m->m,
-                                                                        m->grads);
+        is_wide_everywhere = is_wide_everywhere &&
+                             is_wide<FLOAT_WIDTH>(c->n, (const floatX*)m->params, m->masters, m->m, m->grads);
     }
     return is_wide_everywhere;
 }
