@@ -52,13 +52,8 @@ static inline void choose_attention(Pass pass, int i, int B, int T, int C, int N
     if (gpu.attention[pass] != ATTENTION_CUDNN) { cudnn_free_workspace(pass); }
 }
 
-static inline bool can_fuse_gelu_of(Choice choice) {
-    return choice == CHOICE_GELU_FORWARD ? can_fuse_gelu_forward() : can_fuse_gelu();
-}
-
-// Variant 0 is what device_open() sets.
-static inline bool is_gelu_fused_in(Choice choice, int variant) {
-    return can_fuse_gelu_of(choice) && (variant == 0) == gpu_prefers_fused_gelu(gpu.major);
+static inline const char* gelu_variant_name(Pass pass, int i) {
+    return i <= can_fuse_gelu(pass) ? GELU_NAMES[is_gelu_fused(pass, i)] : NULL;
 }
 
 // Returns NULL where a kernel has one tiling, as there is nothing to choose.
@@ -82,7 +77,8 @@ static inline const char* variant_name(Choice choice, int i, int B, int T, int C
     case CHOICE_ATTENTION_FORWARD: return attention_variant_name(PASS_FORWARD, i, B, T, C, NH);
     case CHOICE_ATTENTION_BACKWARD: return attention_variant_name(PASS_BACKWARD, i, B, T, C, NH);
     case CHOICE_MATMUL_SMS: return gpu.gpus_leaving_sms && i < 2 ? SMS_NAMES[i] : NULL;
-    default: return i <= can_fuse_gelu_of(choice) ? GELU_NAMES[is_gelu_fused_in(choice, i)] : NULL;
+    case CHOICE_GELU_FORWARD: return gelu_variant_name(PASS_FORWARD, i);
+    default: return gelu_variant_name(PASS_BACKWARD, i);
     }
 }
 
@@ -100,8 +96,8 @@ static inline void choose_variant(Choice choice, int i, int B, int T, int C, int
     case CHOICE_ATTENTION_FORWARD: choose_attention(PASS_FORWARD, i, B, T, C, NH); break;
     case CHOICE_ATTENTION_BACKWARD: choose_attention(PASS_BACKWARD, i, B, T, C, NH); break;
     case CHOICE_MATMUL_SMS: gpu.leaves_sms = gpu.gpus_leaving_sms && i == 1; break;
-    case CHOICE_GELU_FORWARD: gpu.gelu_forward_fused = is_gelu_fused_in(choice, i); break;
-    default: gpu.gelu_backward_fused = is_gelu_fused_in(choice, i); break;
+    case CHOICE_GELU_FORWARD: gpu.gelu_fused[PASS_FORWARD] = is_gelu_fused(PASS_FORWARD, i); break;
+    default: gpu.gelu_fused[PASS_BACKWARD] = is_gelu_fused(PASS_BACKWARD, i); break;
     }
 }
 

@@ -13,7 +13,6 @@
 #pragma once
 #include "../model/backend.h"
 #include "attention_cudnn.h"
-#include "gpus.h"
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -74,9 +73,9 @@ typedef struct {
     bool plain, fused, flash, tf32, fp8, graph, document_mask, recomputes_gelu, nondeterministic; // DeviceOptions
     const char* requested_attention; // DeviceOptions.attention
     Attention attention[NUM_PASSES];              // set by device_open(), then by choose_variant()
+    bool gelu_fused[NUM_PASSES];                  // likewise
     int flash_variant[NUM_FLASH_KERNELS];         // the tiling (flash_block.cuh), likewise
     char flash_name[NUM_FLASH_KERNELS][16];       // its name; empty: there was no choice
-    bool gelu_forward_fused, gelu_backward_fused; // set by device_open(), then by choose_variant()
     Choice alone;         // of run_alone()
     int gpus_leaving_sms; // the number of GPUs, if several and all of them can; else 0
     bool is_beside_nccl;  // collectives may run beside what is queued

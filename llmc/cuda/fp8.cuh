@@ -25,12 +25,14 @@
 // of 1558M (C = 1600) gains 10% there and nothing on an H100. It would be cheaper if the kernel that writes a tensor
 // also computed its amax and cast.
 #pragma once
-#include "gpus.h"
 #include "../model/tensors.h"
 #include "vector.cuh"
 #include <cuda_fp8.h>
 
 typedef __nv_fp8_interpretation_t Fp8Format; // __NV_E4M3 or __NV_E5M2
+
+// cuBLASLt needs rows, columns and addresses of FP8 matrices to be multiples of this many bytes.
+static constexpr int FP8_MULTIPLE = 16;
 
 // Scale of a tensor, in device memory.
 struct alignas(16) Fp8Scale {

@@ -1,5 +1,4 @@
-// Facts about GPUs that need no GPU: peak speeds by data sheet, and the parameters of our kernels that depend on the
-// GPU. The kernels use them (llmc/cuda/), and dev/bench/predict.py reads the table.
+// Peak speeds of GPUs by data sheet. dev/bench/predict.py reads the table too.
 #pragma once
 #include "../base/base.h"
 
@@ -66,29 +65,3 @@ static inline double gpu_peak_flops(const GpuFacts* g, const char* dtype) {
                                                    : 0;
     return 1e12 * tflops;
 }
-
-// ---------------------------------------------------------------------------------------------------------------------
-// parameters of our kernels; the files named explain them
-
-// Returns true if GELU is fused into the matmul where nothing is timed: on Hopper and on the B200. On an RTX 5090 the
-// kernel apart is faster (https://github.com/sgl-project/sglang/pull/34350).
-static inline bool gpu_prefers_fused_gelu(int major) { return major == 9 || major == 10; }
-
-// Returns true if GELU is fused into the matmul by default (open.cuh).
-static inline bool gpu_fuses_gelu(bool fused, int major, size_t element_bytes) {
-    return fused && gpu_prefers_fused_gelu(major) && element_bytes == 2;
-}
-
-// Returns how many of a list's matrices Muon computes at a time, in one stack (muon.cuh). Their Gram matrices, outputs
-// of the smallest products, then have eight waves of tiles of 128 x 128 on an H100's 132 multiprocessors, or at least
-// half as many: more would take memory and gain little. A longer list is cut into stacks of almost equal length.
-enum { MUON_TILES = 8 * 132, MUON_MATRICES = 64 };
-static inline int gpu_muon_at_a_time(int count, int rows, int cols) {
-    if (!count) { return 0; }
-    const size_t side = ceil_div((size_t)min_int(rows, cols), 128);
-    const size_t most = min_size(ceil_div(MUON_TILES, side * side), MUON_MATRICES);
-    return (int)ceil_div((size_t)count, ceil_div((size_t)count, most));
-}
-
-// cuBLASLt needs rows, columns and addresses of FP8 matrices to be multiples of this many bytes (fp8.cuh, matmul.cuh).
-enum { FP8_MULTIPLE = 16 };

@@ -209,7 +209,7 @@ static inline void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* i
     fused.fusion = FUSE_BIAS_GELU;
     fused.bias = bias;
     fused.pre = pre;
-    if (gpu.gelu_forward_fused && cublaslt_matmul(&fused)) { return; }
+    if (gpu.gelu_fused[PASS_FORWARD] && cublaslt_matmul(&fused)) { return; }
     matmul_forward_floatX(pre, inp, weight, bias, N, C, OC);
     gelu_forward(out, pre, (size_t)N * OC);
 }
@@ -246,7 +246,7 @@ static inline void matmul_gelu_backward(floatX* dinp, float* dweight, float* dbi
     Matmul fused = simple;
     fused.fusion = FUSE_GELU_BACKWARD;
     fused.pre = (floatX*)pre; // not written
-    if (!gpu.gelu_backward_fused || !cublaslt_matmul(&fused)) {
+    if (!gpu.gelu_fused[PASS_BACKWARD] || !cublaslt_matmul(&fused)) {
         multiply(&simple);
         gelu_backward_inplace(dinp, pre, (size_t)N * C);
     }

@@ -14,6 +14,17 @@
 #include "../base/rounding.h"
 #include "matmul.cuh"
 
+// Returns how many of a list's matrices are computed at a time, in one stack. Their Gram matrices, outputs of the
+// smallest products, then have eight waves of tiles of 128 x 128 on an H100's 132 multiprocessors, or at least half as
+// many: more would take memory and gain little. A longer list is cut into stacks of almost equal length.
+static constexpr size_t MUON_TILES = 8 * 132, MUON_MATRICES = 64;
+static inline int muon_at_a_time(int count, int rows, int cols) {
+    if (!count) { return 0; }
+    const size_t side = ceil_div((size_t)min_int(rows, cols), 128);
+    const size_t most = min_size(ceil_div(MUON_TILES, side * side), MUON_MATRICES);
+    return (int)ceil_div((size_t)count, ceil_div((size_t)count, most));
+}
+
 // Matrices of a launch, as a kernel parameter.
 typedef struct {
     MuonMatrix matrix[MUON_MATRICES];
@@ -125,10 +136,8 @@ struct MuonChunk {
 static inline size_t muon_bytes(int count, int rows, int cols) {
     const int side = min_int(rows, cols);
     const size_t elements = 2 * stack_stride(rows, cols) + 2 * stack_stride(side, side);
-    return (size_t)gpu_muon_at_a_time(count, rows, cols) * elements * sizeof(floatX);
+    return (size_t)muon_at_a_time(count, rows, cols) * elements * sizeof(floatX);
 }
-
-static inline int muon_at_a_time(int count, int rows, int cols) { return gpu_muon_at_a_time(count, rows, cols); }
 
 static inline MuonChunk muon_chunk(const MuonMatrix* matrices, int count, int rows, int cols, void* scratch) {
     MuonChunk c;
@@ -208,7 +217,7 @@ static inline void muon_chunk_update(MuonChunk* c, const double* grad_norm_squar
 
 static inline void muon_update(const MuonMatrix* matrices, int count, int rows, int cols,
                                const double* grad_norm_squared, const Muon* hyper, void* scratch) {
-    const int at_a_time = gpu_muon_at_a_time(count, rows, cols);
+    const int at_a_time = muon_at_a_time(count, rows, cols);
     for (int i = 0; i < count; i += at_a_time) {
         MuonChunk chunk = muon_chunk(matrices + i, min_int(at_a_time, count - i), rows, cols, scratch);
         if (muon_is_wide(&chunk)) { muon_chunk_update<FLOAT_WIDTH>(&chunk, grad_norm_squared, hyper); }

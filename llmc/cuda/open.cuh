@@ -144,12 +144,20 @@ static inline void open_gpu(const DeviceOptions* o) {
     gpu.is_open = true;
 }
 
-// GELU is fused for bf16 and fp16 only: cuBLASLt does not document the accuracy of its tanh, which rounding to 16 bits
-// hides.
-static inline bool can_fuse_gelu() { return gpu.fused && FLOATX_IS_16_BITS; }
+// GELU is fused into the matmul for bf16 and fp16 only: cuBLASLt does not document the accuracy of its tanh, which
+// rounding to 16 bits hides. In forward the library's GELU reads the sums before they are rounded; one that is
+// recomputed reads the rounded ones.
+static inline bool can_fuse_gelu(Pass pass) {
+    return gpu.fused && FLOATX_IS_16_BITS && (pass == PASS_BACKWARD || !gpu.recomputes_gelu);
+}
 
-// The library's GELU reads the sums before they are rounded. One that is recomputed reads the rounded ones.
-static inline bool can_fuse_gelu_forward() { return can_fuse_gelu() && !gpu.recomputes_gelu; }
+// Variant 0 is what device_open() sets: fused on Hopper and the B200. It mostly pays there (H200, 124M: 0.55 ms and,
+// backward, 0.55; apart 0.66 and 0.78; 350M: backward does not). On earlier GPUs the library's kernels write the output
+// twice, and on an RTX 5090 the kernel apart is faster (https://github.com/sgl-project/sglang/pull/34350).
+static inline bool is_gelu_fused(Pass pass, int variant) {
+    const bool is_fused_first = gpu.major == 9 || gpu.major == 10;
+    return can_fuse_gelu(pass) && (variant == 0) == is_fused_first;
+}
 
 // Returns the kernels of attention without a choice.
 static inline Attention attention_default() {
@@ -163,9 +171,7 @@ static inline const char* attention_name(Pass pass, Attention kernels) {
     return is_any_order ? "cudnn_nondeterministic" : NAMES[kernels];
 }
 
-// Opens the device with the variants that are probably the fastest; choose_variant() sets them later. Fused GELU mostly
-// pays from Hopper on (H200, 124M: 0.55 ms and, backward, 0.55; apart 0.66 and 0.78; 350M: backward does not); on
-// earlier GPUs the library's kernels write the output twice.
+// Opens the device with the variants that are probably the fastest; choose_variant() sets them later.
 static inline void device_open(const DeviceOptions* o) {
     if (o->threads > 0) { notice("--threads %d: of no effect on a GPU", o->threads); }
     require_arithmetic(o);
@@ -182,11 +188,12 @@ static inline void device_open(const DeviceOptions* o) {
     require_attention(o);
     if (!gpu.is_open) { open_gpu(o); }
     if (!gpu.plain && !gpu.cublaslt) { open_cublaslt(); }
-    for (int pass = 0; pass < NUM_PASSES; pass++) { gpu.attention[pass] = attention_default(); }
+    for (int pass = 0; pass < NUM_PASSES; pass++) {
+        gpu.attention[pass] = attention_default();
+        gpu.gelu_fused[pass] = is_gelu_fused((Pass)pass, 0);
+    }
     memset(gpu.flash_variant, 0, sizeof gpu.flash_variant);
     memset(gpu.flash_name, 0, sizeof gpu.flash_name);
-    gpu.gelu_backward_fused = gpu_fuses_gelu(gpu.fused, gpu.major, sizeof(floatX));
-    gpu.gelu_forward_fused = gpu.gelu_backward_fused && can_fuse_gelu_forward();
     gpu.cudnn_B = gpu.cudnn_T = 0;
     gpu.leaves_sms = false;
 }
@@ -204,8 +211,8 @@ static inline const char* device_kernels(void) {
     if (gpu.plain) { return "plain"; }
     int n = snprintf(text, sizeof text, "attention_forward=%s attention_backward=%s gelu_forward=%s gelu_backward=%s",
                      attention_name(PASS_FORWARD, gpu.attention[PASS_FORWARD]),
-                     attention_name(PASS_BACKWARD, gpu.attention[PASS_BACKWARD]), GELU_NAMES[gpu.gelu_forward_fused],
-                     GELU_NAMES[gpu.gelu_backward_fused]);
+                     attention_name(PASS_BACKWARD, gpu.attention[PASS_BACKWARD]),
+                     GELU_NAMES[gpu.gelu_fused[PASS_FORWARD]], GELU_NAMES[gpu.gelu_fused[PASS_BACKWARD]]);
     for (int k = 0; k < NUM_FLASH_KERNELS; k++) {
         if (!*gpu.flash_name[k]) { continue; }
         n += snprintf(text + n, sizeof text - n, " %s=%s", FLASH_NAMES[k], gpu.flash_name[k]);
