@@ -25,31 +25,30 @@ template <class Type> static inline bool is_packable(const Type* p, size_t n) {
     return (uintptr_t)p % 16 == 0 && n % Pack<Type>::SIZE == 0;
 }
 
-template <class Number> static __device__ inline Number warp_sum(Number x) {
-    for (int lanes = WARP_SIZE / 2; lanes > 0; lanes /= 2) { x += __shfl_xor_sync(~0u, x, lanes); }
-    return x;
-}
-static __device__ inline float warp_max(float x) {
-    for (int lanes = WARP_SIZE / 2; lanes > 0; lanes /= 2) { x = fmaxf(x, __shfl_xor_sync(~0u, x, lanes)); }
+template <class Number, class Combine> static __device__ inline Number warp_reduce(Number x, Combine combine) {
+    for (int lanes = WARP_SIZE / 2; lanes > 0; lanes /= 2) { x = combine(x, __shfl_xor_sync(~0u, x, lanes)); }
     return x;
 }
 
-// Returns to every thread the sum of x over the block, which consists of whole warps. All threads must call it, a
-// kernel only once: a second call would overwrite of_warp while warps read it.
-template <class Number> static __device__ inline Number block_sum(Number x) {
+// Returns to every thread x combined over the block, which consists of whole warps. `none` changes nothing when it is
+// combined. All threads must call it, a kernel only once with the same function: a second call would overwrite of_warp
+// while warps read it.
+template <class Number, class Combine>
+static __device__ inline Number block_reduce(Number x, Number none, Combine combine) {
     __shared__ Number of_warp[WARP_SIZE];
     const int lane = threadIdx.x % WARP_SIZE, warp = threadIdx.x / WARP_SIZE, warps = blockDim.x / WARP_SIZE;
-    x = warp_sum(x);
+    x = warp_reduce(x, combine);
     if (lane == 0) { of_warp[warp] = x; }
     __syncthreads();
-    return warp_sum(lane < warps ? of_warp[lane] : (Number)0);
+    return warp_reduce(lane < warps ? of_warp[lane] : none, combine);
 }
 
+template <class Number> static __device__ inline Number warp_sum(Number x) {
+    return warp_reduce(x, [](Number a, Number b) { return a + b; });
+}
+template <class Number> static __device__ inline Number block_sum(Number x) {
+    return block_reduce(x, (Number)0, [](Number a, Number b) { return a + b; });
+}
 static __device__ inline float block_max(float x) {
-    __shared__ float of_warp[WARP_SIZE];
-    const int lane = threadIdx.x % WARP_SIZE, warp = threadIdx.x / WARP_SIZE, warps = blockDim.x / WARP_SIZE;
-    x = warp_max(x);
-    if (lane == 0) { of_warp[warp] = x; }
-    __syncthreads();
-    return warp_max(lane < warps ? of_warp[lane] : -INFINITY);
+    return block_reduce(x, -INFINITY, [](float a, float b) { return fmaxf(a, b); });
 }

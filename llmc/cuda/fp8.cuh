@@ -48,9 +48,7 @@ static constexpr int FP8_WIDTH = 8;
 // Raises scale->amax, which must be 0 before, to the largest |x|. Magnitudes are compared by their bits, which places
 // infinity and NaN above all numbers. A maximum does not depend on the order of the atomic operations.
 static __global__ void fp8_amax_kernel(Fp8Scale* scale, const floatX* x, size_t n) {
-    __shared__ uint32_t of_warp[WARPS_IN_BLOCK];
     const size_t stride = (size_t)gridDim.x * blockDim.x * FP8_WIDTH;
-    const int lane = threadIdx.x % WARP_SIZE;
     uint32_t most = 0;
     #pragma unroll 2 // keeps several loads in flight
     for (size_t i = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * FP8_WIDTH; i < n; i += stride) {
@@ -58,12 +56,8 @@ static __global__ void fp8_amax_kernel(Fp8Scale* scale, const floatX* x, size_t 
         load_floats(value, x + i);
         for (int k = 0; k < FP8_WIDTH; k++) { most = max(most, __float_as_uint(value[k]) & 0x7fffffffu); }
     }
-    for (int lanes = WARP_SIZE / 2; lanes > 0; lanes /= 2) { most = max(most, __shfl_xor_sync(~0u, most, lanes)); }
-    if (lane == 0) { of_warp[threadIdx.x / WARP_SIZE] = most; }
-    __syncthreads();
-    if (threadIdx.x > 0) { return; }
-    for (int warp = 1; warp < WARPS_IN_BLOCK; warp++) { most = max(most, of_warp[warp]); }
-    atomicMax(&scale->amax, most);
+    most = block_reduce(most, 0u, [](uint32_t a, uint32_t b) { return max(a, b); });
+    if (threadIdx.x == 0) { atomicMax(&scale->amax, most); }
 }
 
 // Returns the largest power of two that keeps amax within the format's largest number, 1.75 * 2^top; NaN if amax is not

@@ -63,7 +63,7 @@ template <int WIDTH, class... Types> static inline bool is_wide(size_t n, const 
 
 // WIDTH of kernels that access mostly floats, and of those that access mostly floatX. Kernels of the residual stream
 // that access all of it as R have Pack<R>::SIZE.
-static constexpr int FLOAT_WIDTH = 4, FLOATX_WIDTH = 16 / sizeof(floatX);
+static constexpr int FLOAT_WIDTH = 4, FLOATX_WIDTH = Pack<floatX>::SIZE;
 
 // Threads of a block; kernels with one warp per row have (WARP_SIZE, WARPS_IN_BLOCK). 8: chosen, not measured.
 static constexpr int WARPS_IN_BLOCK = 8, THREADS_IN_BLOCK = WARPS_IN_BLOCK * WARP_SIZE;
