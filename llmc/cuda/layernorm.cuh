@@ -17,7 +17,7 @@
 
 static constexpr float LAYERNORM_EPS = 1e-5f;
 static constexpr int LAYERNORM_SHARED = 48 << 10; // bytes of shared memory that a block has by default
-static constexpr int LAYERNORM_BLOCKS_PER_SM = 4; // of layernorm_backward_kernel
+static constexpr int LAYERNORM_BLOCKS_PER_SM = 4; // of layernorm_backward_twice_kernel
 static constexpr int LAYERNORM_HELD_WARPS = 4;    // of layernorm_backward_held_kernel; H200: 2 as fast, 8 slower
 static constexpr int LAYERNORM_HELD_COLUMNS = 2048;
 
@@ -195,9 +195,9 @@ static __device__ inline LayernormRow layernorm_row_means(const floatX* dout, co
 // Sets dweight and dbias (blocks,C) to the sums over the rows of each block, which takes one row per warp at a time.
 // dinp_stored may be dinp.
 template <int WIDTH, class R>
-static __global__ void layernorm_backward_kernel(R* dinp, floatX* dinp_stored, float* dweight, float* dbias,
-                                                 const floatX* dout, const R* inp, const floatX* weight,
-                                                 const float* mean, const float* rstd, size_t N, int C) {
+static __global__ void layernorm_backward_twice_kernel(R* dinp, floatX* dinp_stored, float* dweight, float* dbias,
+                                                       const floatX* dout, const R* inp, const floatX* weight,
+                                                       const float* mean, const float* rstd, size_t N, int C) {
     __shared__ LayernormRow rows[WARPS_IN_BLOCK];
     const bool rounded = (const void*)dinp_stored != (const void*)dinp;
     const int thread = threadIdx.y * WARP_SIZE + threadIdx.x;
@@ -319,7 +319,7 @@ static inline LayernormSums layernorm_backward_twice(R* dinp, floatX* dinp_store
     const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK);
     const LayernormSums sums =
         layernorm_sums((size_t)LAYERNORM_BLOCKS_PER_SM * gpu.num_sms, N, WARPS_IN_BLOCK, C);
-    layernorm_backward_kernel<WIDTH><<<(unsigned)sums.blocks, threads, 0, gpu.stream>>>(
+    layernorm_backward_twice_kernel<WIDTH><<<(unsigned)sums.blocks, threads, 0, gpu.stream>>>(
         dinp, dinp_stored, sums.dweight, sums.dbias, dout, inp, weight, mean, rstd, N, C);
     return sums;
 }
