@@ -22,12 +22,12 @@
 // p of a block (156 KiB in float) fits into an L2 cache beside its operands. Blocks two or four times as large were as
 // fast.
 enum {
-    FLASH_QUERIES = 192,
-    FLASH_KEYS = 192,
-    FLASH_ROW = FLASH_KEYS + 64 / sizeof(Packed) // between rows of p and ds: an odd number of lines uses all of L1
+    FLASH_QUERY_BLOCK = 192,
+    FLASH_KEY_BLOCK = 192,
+    FLASH_ROW = FLASH_KEY_BLOCK + 64 / sizeof(Packed) // between rows of p and ds: an odd number of lines uses all of L1
 };
-static_assert(FLASH_QUERIES % MR == 0 && FLASH_QUERIES % NR == 0 && FLASH_QUERIES % KR == 0 &&
-                  FLASH_KEYS % FLASH_QUERIES == 0,
+static_assert(FLASH_QUERY_BLOCK % MR == 0 && FLASH_QUERY_BLOCK % NR == 0 && FLASH_QUERY_BLOCK % KR == 0 &&
+                  FLASH_KEY_BLOCK % FLASH_QUERY_BLOCK == 0,
               "blocks are made of whole tiles, and blocks of keys of whole blocks of queries");
 static_assert(NR % KR == 0 && NR % LANES == 0, "p is written in steps of NR and LANES, and read in steps of KR");
 
@@ -187,7 +187,7 @@ typedef struct {
     Packed* q;        // (queries of a block,HS), a left operand
     float* scores;    // (MR,keys of a block), in tiles of (MR,NR)
     Packed* p;        // (queries of a block,keys), its rows FLASH_ROW apart
-    float* out;       // sums (queries,HS): panels of FLASH_QUERIES rows
+    float* out;       // sums (queries,HS): panels of FLASH_QUERY_BLOCK rows
     float *max, *sum; // (queries): the maximum score so far, and the sum of exp(scale * (score - max)) so far
     float* rounded;   // (queries): the same sum, of the rounded p; in fp32, `sum`
     float* factor;    // (queries): scales earlier sums to a new maximum; in the end 1 / rounded
@@ -199,14 +199,14 @@ static inline size_t flash_forward_memory(FlashForward* f, char* memory, int key
     f->keys = keys;
     f->kt = flash_packed(memory, &used, flash_right_size(HS, keys));
     f->v = flash_packed(memory, &used, flash_right_size(keys, HS));
-    f->q = flash_packed(memory, &used, flash_left_size(FLASH_QUERIES, HS));
-    f->scores = flash_floats(memory, &used, MR * FLASH_KEYS);
-    f->p = flash_packed(memory, &used, FLASH_QUERIES * FLASH_ROW);
-    f->out = flash_floats(memory, &used, FLASH_QUERIES * round_up((size_t)HS, NR));
-    f->max = flash_floats(memory, &used, FLASH_QUERIES);
-    f->sum = flash_floats(memory, &used, FLASH_QUERIES);
-    f->rounded = FLOATX_IS(fp32) ? f->sum : flash_floats(memory, &used, FLASH_QUERIES);
-    f->factor = flash_floats(memory, &used, FLASH_QUERIES);
+    f->q = flash_packed(memory, &used, flash_left_size(FLASH_QUERY_BLOCK, HS));
+    f->scores = flash_floats(memory, &used, MR * FLASH_KEY_BLOCK);
+    f->p = flash_packed(memory, &used, FLASH_QUERY_BLOCK * FLASH_ROW);
+    f->out = flash_floats(memory, &used, FLASH_QUERY_BLOCK * round_up((size_t)HS, NR));
+    f->max = flash_floats(memory, &used, FLASH_QUERY_BLOCK);
+    f->sum = flash_floats(memory, &used, FLASH_QUERY_BLOCK);
+    f->rounded = FLOATX_IS(fp32) ? f->sum : flash_floats(memory, &used, FLASH_QUERY_BLOCK);
+    f->factor = flash_floats(memory, &used, FLASH_QUERY_BLOCK);
     return used;
 }
 
@@ -294,19 +294,19 @@ static inline void flash_forward_block(FlashForward* f, const FlashHead* h, int 
                                        bool is_first) {
     const int HS = h->HS;
     flash_forward_scores(f, h, q0, queries, k0, keys);
-    if (!is_first) { flash_scale(f->out, FLASH_QUERIES, f->factor, queries, HS); }
+    if (!is_first) { flash_scale(f->out, FLASH_QUERY_BLOCK, f->factor, queries, HS); }
     for (int i = 0; i < HS; i += NR) { // a panel of v, in an L1 cache, times all of p
         const Packed* v = f->v + (size_t)i * flash_depth(f->keys) + (size_t)k0 * NR;
         for (int t = 0; t < queries; t += MR) {
             const FlashKeys seen = flash_seen_keys(h, q0 + t, k0, keys);
-            flash_sums(f->out + (size_t)i * FLASH_QUERIES + (size_t)t * NR, is_first ? TILE_SET : TILE_ADD,
+            flash_sums(f->out + (size_t)i * FLASH_QUERY_BLOCK + (size_t)t * NR, is_first ? TILE_SET : TILE_ADD,
                        f->p + (size_t)t * FLASH_ROW + seen.first, v + (size_t)seen.first * NR, seen.count);
         }
     }
 }
 
-// Computes out and lse for the queries [begin, end) of a head; begin is a multiple of FLASH_QUERIES. out and lse are
-// those of position 0; rows of out are C apart. rest: as out, or NULL. past_caches: as in flash_store().
+// Computes out and lse for the queries [begin, end) of a head; begin is a multiple of FLASH_QUERY_BLOCK. out and lse
+// are those of position 0; rows of out are C apart. rest: as out, or NULL. past_caches: as in flash_store().
 static inline void flash_forward_task(Stored* out, Stored* rest, float* lse, const FlashHead* h, int begin, int end,
                                       int C, bool past_caches) {
     FlashForward f;
@@ -314,24 +314,24 @@ static inline void flash_forward_task(Stored* out, Stored* rest, float* lse, con
     flash_forward_memory(&f, thread_scratch(flash_forward_memory(&f, NULL, end, HS)), end, HS);
     flash_pack_b(f.kt, h->k, 1, h->stride, HS, end);
     flash_pack_b(f.v, h->v, h->stride, 1, end, HS);
-    for (int q0 = begin; q0 < end; q0 += FLASH_QUERIES) {
-        const int queries = min_int(FLASH_QUERIES, end - q0);
+    for (int q0 = begin; q0 < end; q0 += FLASH_QUERY_BLOCK) {
+        const int queries = min_int(FLASH_QUERY_BLOCK, end - q0);
         flash_copy_a(f.q, h->q + (size_t)q0 * h->stride, h->stride, queries, HS);
-        for (int t = 0; t < FLASH_QUERIES; t++) {
+        for (int t = 0; t < FLASH_QUERY_BLOCK; t++) {
             f.max[t] = -INFINITY;
             f.sum[t] = f.rounded[t] = 0;
         }
-        const int first = flash_first_key(h, q0, 0, FLASH_KEYS);
-        for (int k0 = first; k0 < q0 + queries; k0 += FLASH_KEYS) {
-            flash_forward_block(&f, h, q0, queries, k0, min_int(FLASH_KEYS, q0 + queries - k0), k0 == first);
+        const int first = flash_first_key(h, q0, 0, FLASH_KEY_BLOCK);
+        for (int k0 = first; k0 < q0 + queries; k0 += FLASH_KEY_BLOCK) {
+            flash_forward_block(&f, h, q0, queries, k0, min_int(FLASH_KEY_BLOCK, q0 + queries - k0), k0 == first);
         }
         for (int t = 0; t < queries; t++) {
             lse[q0 + t] = h->scale * f.max[t] + logf(f.sum[t]);
             f.factor[t] = 1.0f / f.rounded[t];
         }
-        flash_scale(f.out, FLASH_QUERIES, f.factor, queries, HS);
+        flash_scale(f.out, FLASH_QUERY_BLOCK, f.factor, queries, HS);
         const size_t at = (size_t)q0 * C;
-        flash_store(out + at, stored_or_null(rest, at), C, f.out, FLASH_QUERIES, queries, HS, past_caches);
+        flash_store(out + at, stored_or_null(rest, at), C, f.out, FLASH_QUERY_BLOCK, queries, HS, past_caches);
     }
 }
 
@@ -363,7 +363,7 @@ static inline size_t flash_out(int head, int T, int C, int NH) {
 // Returns the positions of a task if heads are cut into about four tasks for each thread (four: chosen, not measured).
 static inline int flash_range(int heads, int T) {
     const size_t pieces = ceil_div((size_t)4 * (size_t)cpu.threads, (size_t)heads);
-    return (int)round_up(ceil_div((size_t)T, pieces), FLASH_KEYS);
+    return (int)round_up(ceil_div((size_t)T, pieces), FLASH_KEY_BLOCK);
 }
 
 static inline void flash_forward(Stored* out, Stored* rest, float* lse, const Stored* qkv, const int* starts, int B,

@@ -8,7 +8,7 @@
 
 // A part of a head's backward pass: a range of queries and a range of keys. A task that computes dq has all keys that
 // its queries see; one that computes dk and dv has all queries that see its keys. q_begin and k_begin are multiples of
-// FLASH_KEYS.
+// FLASH_KEY_BLOCK.
 typedef struct {
     int q_begin, q_end, k_begin, k_end;
     bool dq, dkv; // which gradients to compute
@@ -25,7 +25,7 @@ typedef struct {
     Packed *p, *ds;                    // (keys of a block,queries of a block), their rows FLASH_ROW apart
     Packed* panel;                     // of ds^T, a left operand
     float* dq;                         // sums (queries,HS): panels of NR columns and q_height rows (flash_store)
-    float *dk, *dv;                    // sums (keys of a block,HS): panels of NR columns and FLASH_KEYS rows
+    float *dk, *dv;                    // sums (keys of a block,HS): panels of NR columns and FLASH_KEY_BLOCK rows
     int q_height;                      // `queries`, rounded up to a multiple of MR
 } FlashBackward;
 
@@ -39,19 +39,19 @@ static inline size_t flash_backward_memory(FlashBackward* f, char* memory, int q
     f->dout = flash_packed(memory, &used, flash_right_size(queries, HS));
     f->qt = flash_packed(memory, &used, flash_right_size(HS, queries));
     f->dout_t = flash_packed(memory, &used, flash_right_size(HS, queries));
-    f->k_left = flash_packed(memory, &used, flash_left_size(FLASH_KEYS, HS));
-    f->v_left = flash_packed(memory, &used, flash_left_size(FLASH_KEYS, HS));
-    f->k = flash_packed(memory, &used, flash_right_size(FLASH_KEYS, HS));
+    f->k_left = flash_packed(memory, &used, flash_left_size(FLASH_KEY_BLOCK, HS));
+    f->v_left = flash_packed(memory, &used, flash_left_size(FLASH_KEY_BLOCK, HS));
+    f->k = flash_packed(memory, &used, flash_right_size(FLASH_KEY_BLOCK, HS));
     f->lse = flash_floats(memory, &used, round_up((size_t)queries, NR));
     f->delta = flash_floats(memory, &used, round_up((size_t)queries, NR));
     f->scores = flash_floats(memory, &used, MR * NR);
     f->dp = flash_floats(memory, &used, MR * NR);
-    f->p = flash_packed(memory, &used, FLASH_KEYS * FLASH_ROW);
-    f->ds = flash_packed(memory, &used, FLASH_KEYS * FLASH_ROW);
-    f->panel = flash_packed(memory, &used, MR * FLASH_KEYS);
+    f->p = flash_packed(memory, &used, FLASH_KEY_BLOCK * FLASH_ROW);
+    f->ds = flash_packed(memory, &used, FLASH_KEY_BLOCK * FLASH_ROW);
+    f->panel = flash_packed(memory, &used, MR * FLASH_KEY_BLOCK);
     f->dq = flash_floats(memory, &used, height * width);
-    f->dk = flash_floats(memory, &used, FLASH_KEYS * width);
-    f->dv = flash_floats(memory, &used, FLASH_KEYS * width);
+    f->dk = flash_floats(memory, &used, FLASH_KEY_BLOCK * width);
+    f->dv = flash_floats(memory, &used, FLASH_KEY_BLOCK * width);
     return used;
 }
 
@@ -114,7 +114,7 @@ static inline void flash_backward_keys(FlashBackward* f, const FlashHead* h, flo
         const int end = h->ends ? min_int(queries, h->ends[last_key] - q0) : queries;
         if (first >= end) { continue; }
         for (int i = 0; i < HS; i += NR) {
-            flash_sums(sums + (size_t)i * FLASH_KEYS + (size_t)s * NR, TILE_ADD, x + (size_t)s * FLASH_ROW + first,
+            flash_sums(sums + (size_t)i * FLASH_KEY_BLOCK + (size_t)s * NR, TILE_ADD, x + (size_t)s * FLASH_ROW + first,
                        right + i * depth + (size_t)(q0 - f->q_begin + first) * NR, end - first);
         }
     }
@@ -194,11 +194,11 @@ static inline void flash_backward_task(Stored* dq, const Stored* dout, const Sto
                                        bool past_caches) {
     FlashBackward f;
     const int HS = h->HS;
-    const size_t stride = h->stride, bytes = FLASH_KEYS * round_up((size_t)HS, NR) * sizeof(float);
+    const size_t stride = h->stride, bytes = FLASH_KEY_BLOCK * round_up((size_t)HS, NR) * sizeof(float);
     flash_backward_begin(&f, dout, out, rest, lse, h, task, C);
-    const int k_begin = max_int(task->k_begin, flash_first_key(h, task->q_begin, 0, FLASH_KEYS));
-    for (int k0 = k_begin; k0 < task->k_end; k0 += FLASH_KEYS) {
-        const int keys = min_int(FLASH_KEYS, task->k_end - k0);
+    const int k_begin = max_int(task->k_begin, flash_first_key(h, task->q_begin, 0, FLASH_KEY_BLOCK));
+    for (int k0 = k_begin; k0 < task->k_end; k0 += FLASH_KEY_BLOCK) {
+        const int keys = min_int(FLASH_KEY_BLOCK, task->k_end - k0);
         const Stored *k = h->k + k0 * stride, *v = h->v + k0 * stride;
         flash_copy_a(f.k_left, k, stride, keys, HS);
         flash_copy_a(f.v_left, v, stride, keys, HS);
@@ -206,8 +206,8 @@ static inline void flash_backward_task(Stored* dq, const Stored* dout, const Sto
         memset(f.dk, 0, bytes);
         memset(f.dv, 0, bytes);
         const int q_end = h->ends ? min_int(task->q_end, h->ends[k0 + keys - 1]) : task->q_end;
-        for (int q0 = max_int(task->q_begin, k0); q0 < q_end; q0 += FLASH_QUERIES) {
-            const int queries = min_int(FLASH_QUERIES, task->q_end - q0);
+        for (int q0 = max_int(task->q_begin, k0); q0 < q_end; q0 += FLASH_QUERY_BLOCK) {
+            const int queries = min_int(FLASH_QUERY_BLOCK, task->q_end - q0);
             flash_backward_scores(&f, h, q0, queries, k0, keys);
             if (task->dkv) {
                 flash_backward_keys(&f, h, f.dv, f.p, f.dout, q0, queries, k0, keys);
@@ -216,8 +216,8 @@ static inline void flash_backward_task(Stored* dq, const Stored* dout, const Sto
             if (task->dq) { flash_backward_queries(&f, h, q0, queries, k0, keys); }
         }
         if (task->dkv) {
-            flash_store(dq + k0 * stride + C, NULL, stride, f.dk, FLASH_KEYS, keys, HS, past_caches);
-            flash_store(dq + k0 * stride + 2 * C, NULL, stride, f.dv, FLASH_KEYS, keys, HS, past_caches);
+            flash_store(dq + k0 * stride + C, NULL, stride, f.dk, FLASH_KEY_BLOCK, keys, HS, past_caches);
+            flash_store(dq + k0 * stride + 2 * C, NULL, stride, f.dv, FLASH_KEY_BLOCK, keys, HS, past_caches);
         }
     }
     if (task->dq) {
