@@ -314,7 +314,7 @@ static inline void* scratch_grow(Scratch* s, size_t bytes, const char* what) {
 // intermediate tiles of one operation. It is allocated once and grown; the thread's next call returns the same memory.
 static inline void* thread_scratch(size_t bytes) {
     static __thread Scratch scratch;
-    return scratch_grow(&scratch, bytes, "packed matrices");
+    return scratch_grow(&scratch, bytes, "scratch of a thread");
 }
 
 // Returns memory for `count` elements of `size` bytes, aligned to a cache line, at memory + *used, and advances *used.
