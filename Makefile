@@ -15,6 +15,7 @@
 #   CUDNN=0|1                       attention by cuDNN too; default: 1 if cuDNN and its frontend's headers are found
 #   GPU="80 90"|all                 compute capabilities to build train_gpt2cu for; default: this GPU's, or "80 90";
 #                                   all: from 7.5 on, those that nvcc knows
+#   CUDA_TYPES="fp32 bf16 fp16"     storage types to build its kernels for
 
 MAKEFLAGS += --no-builtin-rules
 hash := \#
@@ -186,10 +187,11 @@ record = $(if $(call differ,$(file <$(BUILD)/$(1)),$(2)),$(file >$(BUILD)/$(1),$
 $(call record,settings,$(CC) $(CFLAGS) $(KERNEL_OPT_$(config)) $(TEST_OPT_$(config)) $(HARDEN) $(LDFLAGS) $(LEVELS) \
     $(MPI))
 $(call record,cuda_settings,$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS))
+$(call record,cuda_types,$(CUDA_TYPES))
 FLAGGED := llmc/base/release llmc/commands/version llmc/prepare/compression
 $(call record,file_settings,$(foreach f,$(FLAGGED),$(FLAGS_$(f))) $(LDLIBS)) # then all programs are linked again
 $(FLAGGED:%=$(BUILD)/%.o): $(BUILD)/file_settings
-%settings: ;
+%settings %/cuda_types: ;
 
 # A source that was moved or deleted, and that a dependency file still names, stops no build.
 llmc/%: ;

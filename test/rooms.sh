@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks the order of llmc/: a file includes only files of its own room, or of rooms that stand before it in this list,
-# and no file includes itself by way of others.
+# and no file includes itself by way of others. A .c file includes its own header first, which so is compiled alone.
 # usage: sh test/rooms.sh [FOLDER]    (llmc by default)
 set -eu
 cd "${1:-"$(dirname "$0")/../llmc"}"
@@ -28,5 +28,8 @@ check no_include_runs_up "$(awk -v rooms="$rooms" '
     { split($1, a, "/"); split($2, b, "/"); if (floor[b[1]] > floor[a[1]]) print $1 " includes " $2 }
 ' "${TMPDIR:-/tmp}/includes.$$")"
 check no_circle_of_files "$(awk '$1 != $2' "${TMPDIR:-/tmp}/includes.$$" | tsort 2>&1 >/dev/null || true)"
+check own_headers_come_first "$(for c in */*.c; do
+    [ ! -f "${c%.c}.h" ] || grep -m 1 '^#include' "$c" | grep -qF "\"$(basename "${c%.c}").h\"" || echo "$c"
+done)"
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]

@@ -2,7 +2,7 @@
 #
 #   make test            build and run the tests
 #   make emu             the GPU trainer on the CPU, every kernel emulated: build/emu/train_gpt2cu
-#   make headers         compile each header alone, as C11 and, where C++ includes it, as C++20
+#   make headers         compile headers alone, as C11, and those that C++ includes as C++20
 #   make fuzz            the fuzz targets, with clang (build/fuzz/*)
 #   make lint            clang-tidy and cppcheck, where they are installed
 
@@ -129,10 +129,11 @@ mutators: $(MUTATORS)
 $(MUTATORS): $(BUILD)/mutate_%: test/fuzz/fuzz_%.c test/fuzz/mutate.c $(GENERIC) $(LIBRARY)
 	$(CC) $(CFLAGS) -MF $@.d -I. $(LDFLAGS) $< test/fuzz/mutate.c $(GENERIC) $(LIBRARY) -o $@ $(LDLIBS)
 
-# Headers that must compile alone: as C11, and those that .cu files include as C++20 too
+# Headers that must compile alone, as C11; those of a .c file do, which includes them first (test/rooms.sh). Those that
+# .cu files include must compile as C++20 too.
 PARTS       := llmc/cpu/tile_%.h llmc/cpu/encoder.h llmc/cpu/layernorm.h # of other headers
-HEADERS     := $(filter-out $(PARTS) llmc/cuda/attention_cudnn.h,\
-                            $(wildcard llmc/*/*.h data/*.h test/*.h))
+OF_SOURCES  := $(patsubst %.c,%.h,$(wildcard llmc/*/*.c data/*.c))
+HEADERS     := $(filter-out $(PARTS) $(OF_SOURCES) llmc/cuda/attention_cudnn.h,$(wildcard llmc/*/*.h data/*.h test/*.h))
 CPP_HEADERS := llmc/model/backend.h llmc/base/rng.h llmc/base/rounding.h $(wildcard llmc/cuda/*.h) \
     $(shell grep -l '^BEGIN_C' llmc/*/*.h)
 headers: check-packages
@@ -140,10 +141,10 @@ headers: check-packages
 	    $(CC) $(CFLAGS) -Wno-unused-function -Wno-unused-const-variable -Werror -MF /dev/null -fsyntax-only \
 	        -include $$h -x c /dev/null || exit 1; \
 	done; echo "$(words $(HEADERS)) headers compile alone as C11"
-	@! command -v $(CXX) >/dev/null || { for h in $(CPP_HEADERS); do \
+	@! command -v $(CXX) >/dev/null || { \
 	    $(CXX) $(FLAGS) -std=c++20 -idirafter test/emulator/include -Wno-unused-function -Werror -MF /dev/null \
-	        -fsyntax-only -include $$h -x c++ /dev/null || exit 1; \
-	done; echo "$(words $(CPP_HEADERS)) of them as C++20"; }
+	        -fsyntax-only $(CPP_HEADERS:%=-include %) -x c++ /dev/null && \
+	    echo "$(words $(CPP_HEADERS)) compile as C++20 too"; }
 
 # Static analysis: clang-tidy with the checks of .clang-tidy, cppcheck without what test/cppcheck.txt lists
 LINTED := $(HOST_SOURCES) data/prepare.c

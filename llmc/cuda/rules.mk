@@ -4,7 +4,9 @@
 # libraries only the runtime is linked. The program opens the others when a run needs them (llmc/base/library.h), and
 # the runtime opens the driver. So it starts without them, and can say what is missing.
 
-CUDA_OBJECTS := $(BUILD)/cuda_fp32.o $(BUILD)/cuda_bf16.o $(BUILD)/cuda_fp16.o
+# fp32 is always needed (llmc/train/backends.c)
+CUDA_TYPES   ?= fp32 bf16 fp16
+CUDA_OBJECTS := $(CUDA_TYPES:%=$(BUILD)/cuda_%.o)
 GENCODE      := $(foreach sm,$(GPUS),-gencode arch=compute_$(sm),code=sm_$(sm)) \
                 -gencode arch=compute_$(lastword $(GPUS)),code=compute_$(lastword $(GPUS))
 NVCCFLAGS     = $(or $(NVCC_$(config)),$(OPT)) -lineinfo -std=c++20 -D_GNU_SOURCE $(GENCODE) --threads 0 \
@@ -15,8 +17,8 @@ SMALLER      := $(if $(and $(NVCC),$(word 2,$(GPUS))),$(if $(findstring release 
 CUDNN_OBJECT  := $(if $(filter 1,$(CUDNN)),$(BUILD)/attention_cudnn.o)
 CUDA_LIBS     := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -static-libstdc++ -lcudart_static -lrt
 CUDA_LINKED   := $(CUDA_OBJECTS) $(CUDNN_OBJECT) $(BUILD)/reached.o $(FP32_OBJECTS) $(LIBRARY)
-$(BUILD)/train_gpt2cu: $(MAIN_OBJECT) $(CUDA_LINKED) | $(MPI_LIBRARY)
-	$(CXX) $(LDFLAGS) $(FOR_MPI) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
+$(BUILD)/train_gpt2cu: $(MAIN_OBJECT) $(CUDA_LINKED) $(BUILD)/cuda_types | $(MPI_LIBRARY)
+	$(CXX) $(LDFLAGS) $(FOR_MPI) $(filter-out %/cuda_types,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
 # cuBLASLt's, NCCL's and cuDNN's functions that they call: these libraries are opened by the program
 $(BUILD)/reached.list: $(CUDA_OBJECTS) $(CUDNN_OBJECT)
 	nm -u $^ | sed -nE 's/^ *U ((cublasLt|nccl|cudnn)[A-Z][A-Za-z0-9]*)$$/REACH \1/p' | sort -u >$@

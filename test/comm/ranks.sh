@@ -7,12 +7,10 @@ one() { [ -d "$root/one" ] || "$train" $run $often $data --batch_size 4 --out "$
 cpu_ranks_train_as_one_process_does() {
     corpus
     one
-    for zero in 0 1; do
-        for split in 2:8 2:2 4:4 4:1; do # processes:batch_size; a process has 1 or 4 micro-batches a step
-            n=${split%:*}
-            must ranks "$n" "$train" $run $often $data --batch_size "${split#*:}" --zero $zero --out "$dir/$zero-$split"
-            same "$root/one" "$dir/$zero-$split"
-        done
+    for split in 0:2:2 0:4:4 1:2:8 1:4:1; do # zero:processes:batch_size; a process has 1 or 4 micro-batches a step
+        zero=${split%%:*} n=${split#*:}
+        must ranks "${n%:*}" "$train" $run $often $data --batch_size "${n#*:}" --zero "$zero" --out "$dir/$split"
+        same "$root/one" "$dir/$split"
     done
 }
 

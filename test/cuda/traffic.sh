@@ -14,7 +14,7 @@ count() { # NAME OPTION...
     table="$emu/traffic_$1.txt"
     shift
     rm -f "$table"
-    must env EMU_TRAFFIC="$table" "$cuda" --model L=1,H=2,C=128,T=256,V=4352 --batch_size 1 --seq_len 256 \
+    must env EMU_TRAFFIC="$table" "$cuda" --model L=1,H=2,C=128,T=128,V=4352 --batch_size 1 --seq_len 128 \
         --max_steps 1 --tokenizer bytes $data --val_every 0 --sample_every 0 --save_every 0 --tune 0 \
         --out "$dir/run" "$@"
     for kernel in encoder_forward layernorm_forward flash_forward flash_backward_keys softmax_held adamw_update; do

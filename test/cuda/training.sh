@@ -4,7 +4,7 @@
 
 it_trains_as_the_cpu_does() {
     corpus
-    run="$tiny $data --total_batch_size 128 --max_steps 10 --save_every 0"
+    run="$tiny $data --total_batch_size 128 --max_steps 5 --save_every 0"
     must "$train" $run --out "$dir/cpu"
     all_digits "$dir/cpu" >"$dir/cpu.txt"
     must "$cuda" $run --out "$dir/fp32" --dtype fp32
@@ -192,12 +192,12 @@ a_resumed_run_keeps_its_bits_and_its_dtype() {
     unset EMU_CC
 }
 
-# Replayed graphs give the bits of kernels launched one by one: with one, two and three micro-batches a step (after an
+# Replayed graphs give the bits of kernels launched one by one: with two and three micro-batches a step (after an
 # odd number the next step begins with the other of the two batch buffers), with streams that run late, and with
 # validation and samples in between.
 graphs_change_no_bit() {
     corpus
-    for tokens in 64 128 192; do
+    for tokens in 128 192; do
         run="$tiny $data --seq_len 16 --batch_size 4 --total_batch_size $tokens --max_steps 4 --save_every 4 \
             --val_every 2 --val_tokens 160 --sample_every 3 --sample_tokens 3"
         must "$cuda" $run --graph 0 --out "$dir/launches"
@@ -301,7 +301,7 @@ graphs_follow_a_growing_batch_and_a_resumed_run() {
 # More than 1024 channels: layernorm's backward then loads its rows in another order.
 wide_rows_train_as_on_the_cpu() {
     corpus
-    run="--model L=1,H=129,C=1032,T=4,V=257 --tokenizer bytes --batch_size 1 $data $quiet --save_every 0 --max_steps 2"
+    run="--model L=1,H=129,C=1032,T=4,V=257 --tokenizer bytes --batch_size 1 $data $quiet --save_every 0 --max_steps 1"
     must "$train" $run --dtype fp32 --out "$dir/cpu"
     must "$cuda" $run --dtype fp32 --tune 0 --out "$dir/fp32"
     must "$cuda" $run --dtype bf16 --residual bf16 --tune 0 --out "$dir/stream"
