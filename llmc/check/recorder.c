@@ -180,7 +180,17 @@ static void device_replay(Recording** recording, const char* name, Work work, co
     work(arguments);
 }
 
-// A function that no step calls is missing. test_recorder.c finds one that a step has begun to call.
+// The functions that a step calls; the others are NULL. test_recorder.c finds one that a step has begun to call.
+#define CALLED(_)                                                                                              \
+    _(encoder_forward), _(encoder_backward), _(layernorm_forward), _(residual_layernorm_forward),              \
+    _(layernorm_backward), _(matmul_forward), _(matmul_gelu_forward), _(matmul_backward),                      \
+    _(matmul_gelu_backward), _(gelu_forward), _(attention_forward), _(attention_backward),                     \
+    _(classifier_backward), _(loss_add), _(norm_squared), _(adamw_update), _(muon_update), _(params_changed),  \
+    _(device_alloc), _(device_free), _(host_alloc), _(host_free), _(device_zero), _(device_upload),            \
+    _(device_send), _(device_sync), _(device_replay), _(device_forget), _(device_range_push),                  \
+    _(device_range_pop)
+#define ENTRY(function) .function = function
+
 static Backend recording_backend(const Backend* of) {
     return (Backend){.device = of->device,
                      .storage = of->storage,
@@ -189,36 +199,7 @@ static Backend recording_backend(const Backend* of) {
                      .classifier_chunk = of->classifier_chunk,
                      .muon_bytes = of->muon_bytes,
                      .muon_at_a_time = of->muon_at_a_time,
-                     .encoder_forward = encoder_forward,
-                     .encoder_backward = encoder_backward,
-                     .layernorm_forward = layernorm_forward,
-                     .residual_layernorm_forward = residual_layernorm_forward,
-                     .layernorm_backward = layernorm_backward,
-                     .matmul_forward = matmul_forward,
-                     .matmul_gelu_forward = matmul_gelu_forward,
-                     .matmul_backward = matmul_backward,
-                     .matmul_gelu_backward = matmul_gelu_backward,
-                     .gelu_forward = gelu_forward,
-                     .attention_forward = attention_forward,
-                     .attention_backward = attention_backward,
-                     .classifier_backward = classifier_backward,
-                     .loss_add = loss_add,
-                     .norm_squared = norm_squared,
-                     .adamw_update = adamw_update,
-                     .muon_update = muon_update,
-                     .params_changed = params_changed,
-                     .device_alloc = device_alloc,
-                     .device_free = device_free,
-                     .host_alloc = host_alloc,
-                     .host_free = host_free,
-                     .device_zero = device_zero,
-                     .device_upload = device_upload,
-                     .device_send = device_send,
-                     .device_sync = device_sync,
-                     .device_replay = device_replay,
-                     .device_forget = device_forget,
-                     .device_range_push = device_range_push,
-                     .device_range_pop = device_range_pop};
+                     CALLED(ENTRY)};
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
