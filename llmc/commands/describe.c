@@ -72,19 +72,7 @@ static bool is_safetensors(const char* path) { // the JSON object of the header 
     return read_begin(path, begin, sizeof begin, &ignored) && begin[8] == '{' && begin[7] == 0;
 }
 
-static const struct {
-    bool (*is_one)(const char* path);
-    bool (*describe)(const char* path, Error* err);
-} DESCRIBED[] = {{is_model_file, describe_model}, {is_safetensors, describe_safetensors}};
-
-enum { NUM_DESCRIBED = sizeof DESCRIBED / sizeof *DESCRIBED };
-
-bool can_describe(const char* path) {
-    for (int i = 0; i < NUM_DESCRIBED; i++) {
-        if (DESCRIBED[i].is_one(path)) { return true; }
-    }
-    return false;
-}
+bool can_describe(const char* path) { return is_model_file(path) || is_safetensors(path); }
 
 // Compares the file with the checksums in its folder; true if there are none.
 static bool verify_sum(const char* path, Error* err) {
@@ -99,13 +87,11 @@ static bool verify_sum(const char* path, Error* err) {
 
 bool describe(const char* path) {
     Error err;
-    bool ok = true;
-    if (is_directory(path)) { ok = describe_model(path, &err); }
-    for (int i = 0; i < NUM_DESCRIBED; i++) {
-        if (!DESCRIBED[i].is_one(path)) { continue; }
-        ok = DESCRIBED[i].describe(path, &err) && verify_sum(path, &err);
-        break;
-    }
+    const bool is_folder = is_directory(path);
+    // A model's header may look like one of safetensors: that of llm.c with 123 positions, or GGUF with 123 tensors.
+    const bool is_model = is_folder || is_model_file(path);
+    const bool ok = (is_model ? describe_model(path, &err) : describe_safetensors(path, &err)) &&
+                    (is_folder || verify_sum(path, &err));
     if (ok) { printf("  all numbers are finite\n"); }
     else { notice("error: %s", err.text); }
     return ok;

@@ -11,6 +11,6 @@ bool can_describe(const char* path);
 bool describe(const char* path);
 
 // Reads a token file (shard.h) whole and prints its format, the number of its tokens, the range of their ids,
-// how many of them end a text, and if its checksum is right. `data_format` is that of --data_format. Fails if it is no
-// token file, or damaged.
+// how many of them end a text, and if its checksum is right. `header`: of --data_format. Fails if it is no token file,
+// or damaged.
 bool describe_tokens(const char* path, TokenHeader header, Error* err);

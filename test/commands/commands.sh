@@ -94,6 +94,14 @@ a_run_is_summed_up() {
 }
 
 # The run holds the lock of a checkpoint that it removes, and has removed a file of it.
+a_file_of_weights_is_described() {
+    corpus # 123 positions: byte 8 of llm.c's form is '{', as in safetensors
+    must "$train" --model L=1,H=1,C=8,T=123,V=257 --tokenizer bytes $data --max_steps 1 $quiet --out "$dir/run"
+    must "$train" export llmc --init "$dir/run/step_00000001" --out "$dir/model.bin"
+    expect 0 'all tensors fp32' "$train" info "$dir/model.bin"
+    expect 0 'checkpoint.b2sums is right' "$train" info "$dir/run/step_00000001/model.safetensors"
+}
+
 info_leaves_out_a_checkpoint_that_is_removed_meanwhile() {
     command -v flock >/dev/null || { skip='no flock'; return; }
     corpus
