@@ -216,11 +216,8 @@ int bench_comm(const Config* c, Comm* comm) {
                     "GPUs, --gpus 2");
     }
     if (c->batch_size == 0) { usage_error("bench comm: --batch_size auto is for one process: give a number"); }
-    const Backend* backend = bench_backend(c, c->dtype);
-    enum dtype dtype = bench_dtype(c, backend);
-    const DeviceOptions options = device_options(c, dtype);
-    open_device(backend, &options, comm);
-    const Plan p = bench_plan(backend, dtype, c, bench_seq_len(backend));
+    const Plan p = bench_open(c, comm);
+    const Backend* backend = p.backend;
     const TensorTable table = gpt2_params_table(&p.shape, 1);
     CommBench b = comm_bench_open(backend, comm, table.size * sizeof(float));
     json_t* rows = json_array();

@@ -47,10 +47,9 @@ static void ladder_probe(Ladder* l, int unused) {
     (void)unused;
     Config first = rung_config(l->config, &l->kind->rungs[0]);
     first.threads = l->config->threads;
-    const Backend* b = bench_backend(&first, first.dtype);
-    const DeviceOptions options = device_options(&first, first.dtype);
-    b->device_open(&options);
-    l->plan = bench_plan(b, first.dtype, &first, bench_seq_len(b));
+    Comm alone = comm_alone();
+    l->plan = bench_open(&first, &alone);
+    const Backend* b = l->plan.backend;
     snprintf(l->model, sizeof l->model, "%s", l->plan.model);
     l->plan.model = l->model; // the parent sees only shared memory
     l->threads = b->device_threads();

@@ -168,12 +168,9 @@ static void print_ops_heading(const BenchOps* b) {
 }
 
 int bench_ops(const Config* config) {
-    const Backend* device = bench_backend(config, config->dtype);
-    enum dtype dtype = bench_dtype(config, device);
     Comm alone = comm_alone();
-    const DeviceOptions options = device_options(config, dtype);
-    open_device(device, &options, &alone);
-    const Plan plan = bench_plan(device, dtype, config, bench_seq_len(device));
+    const Plan plan = bench_open(config, &alone);
+    const Backend* device = plan.backend;
     const StepOps ops = list_ops(&plan);
     const GpuFacts* gpu = gpu_named(device->device_name());
     BenchOps b = {.given = bench_given(config, &plan),
@@ -185,7 +182,7 @@ int bench_ops(const Config* config) {
                   .tile_flops = device->is_host ? device->device_matmul_flops() : 0,
                   .is_emulated = device_is_emulated(device),
                   .gpu = gpu,
-                  .published_flops = gpu ? gpu_peak_flops(gpu, dtype_names[dtype]) : 0,
+                  .published_flops = gpu ? gpu_peak_flops(gpu, dtype_names[plan.dtype]) : 0,
                   .rows = json_array()};
     require_ops(&b, &ops);
     print_ops_heading(&b);

@@ -3,6 +3,7 @@
 #include "bench.h"
 #include "../check/trial.h"
 #include "../base/json.h"
+#include "../train/backends.h"
 #include "record.h"
 
 // The tiles that cuBLASLt's heuristics offer for large matmuls, by cublasLtMatmulTile_t from CUBLASLT_MATMUL_TILE_64x64
@@ -74,18 +75,15 @@ int bench_plans(const Config* given) {
     Error err;
     Config config = *given; // measured anew, whatever earlier starts chose
     config.tune = tune_anew;
-    const Backend* b = bench_backend(&config, config.dtype);
-    enum dtype dtype = bench_dtype(&config, b);
     Comm alone = comm_alone();
-    if (b->is_host || config.kernels == kernels_plain) {
+    if (!program_has_gpu() || config.kernels == kernels_plain) {
         usage_error("bench plans: only the fast kernels of a GPU take matmuls from a library: run train_gpt2cu");
     }
-    const DeviceOptions options = device_options(&config, dtype);
-    open_device(b, &options, &alone);
-    Plan plan = bench_plan(b, dtype, &config, 0);
+    const Plan plan = bench_open(&config, &alone);
+    const Backend* b = plan.backend;
     Trial* trial = trial_open(&plan, NULL, &err);
     if (!trial) { fatal("%s", err.text); }
-    printf("plans: %s, %s, %d x %d tokens of %s\n", b->matmuls_identity(), dtype_names[dtype], plan.B, plan.T,
+    printf("plans: %s, %s, %d x %d tokens of %s\n", b->matmuls_identity(), dtype_names[plan.dtype], plan.B, plan.T,
            plan.model);
     puts("each matmul of a step, rows x cols x depth; n, t: operands as they are, transposed; * runs in training");
     printf("  %3s %10s %10s %5s %9s %6s %7s %9s %10s\n", "", "ms", "TFLOP/s", "id", "tile", "stages", "split-K",

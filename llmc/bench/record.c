@@ -15,11 +15,6 @@ enum dtype bench_dtype(const Config* c, const Backend* b) {
     return c->dtype == dtype_auto ? dtype_of_storage(b) : c->dtype;
 }
 
-int bench_seq_len(const Backend* b) {
-    enum { CPU_SEQ_LEN = 64 };
-    return b->is_host ? CPU_SEQ_LEN : 0;
-}
-
 Plan bench_plan(const Backend* b, enum dtype dtype, const Config* c, int seq_len) {
     Error err;
     Plan p;
@@ -29,8 +24,17 @@ Plan bench_plan(const Backend* b, enum dtype dtype, const Config* c, int seq_len
     }
     if (seq_len && c->seq_len == 0) { p.T = min_int(p.T, seq_len); }
     if (!plan_batch(&p, &alone, &err)) { usage_error("%s", err.text); }
-    p.samples = false;
+    p.samples = 0;
     return p;
+}
+
+Plan bench_open(const Config* c, Comm* comm) {
+    enum { CPU_SEQ_LEN = 64 }; // so that the slowest kernels take a minute, not an hour
+    const Backend* b = bench_backend(c, c->dtype);
+    const enum dtype dtype = bench_dtype(c, b);
+    const DeviceOptions options = device_options(c, dtype);
+    open_device(b, &options, comm);
+    return bench_plan(b, dtype, c, b->is_host ? CPU_SEQ_LEN : 0);
 }
 
 // Returns "bench" and the arguments and options that were given, in one line.

@@ -8,7 +8,7 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // backend and plan
 
-// Returns the backend for a --dtype and the --cpu of `c`; a usage error if this program has none.
+// Returns the backend for a --dtype, and the --cpu and --residual of `c`; a usage error if this program has none.
 const Backend* bench_backend(const Config* c, enum dtype dtype);
 
 // Returns the --dtype of this backend, "auto" resolved.
@@ -18,8 +18,8 @@ enum dtype bench_dtype(const Config* c, const Backend* b);
 // --seq_len is not given; 0: the model's.
 Plan bench_plan(const Backend* b, enum dtype dtype, const Config* c, int seq_len);
 
-// Returns seq_len for bench_plan(): 64 on a CPU, so that the slowest kernels take a minute, not an hour; 0 on a GPU.
-int bench_seq_len(const Backend* b);
+// Opens the device and returns the plan for it. On a CPU sequences have 64 tokens if --seq_len is not given.
+Plan bench_open(const Config* c, Comm* comm);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // files
