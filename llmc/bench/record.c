@@ -37,16 +37,17 @@ Plan bench_open(const Config* c, Comm* comm) {
     return bench_plan(b, dtype, c, b->is_host ? CPU_SEQ_LEN : 0);
 }
 
-// Returns "bench" and the arguments and options that were given, in one line.
+// Returns "bench" and the arguments and options that were given, as a shell reads them.
 static char* command_given(const Config* c) {
     char* line = format("bench");
-    for (int i = 0; i < c->num_args + NUM_ROWS; i++) {
-        const Option* o = i < c->num_args ? NULL : &CONFIG_OPTIONS[i - c->num_args];
-        if (o && (!o->name || (OptionSource)c->source[config_index(o)] < FROM_FILE)) { continue; }
-        if (!o) { append_format(&line, " %s", c->args[i]); continue; }
-        char* value = config_value(c, o);
-        append_format(&line, " --%s %s", o->name, value);
-        free(value);
+    for (int i = 0; i < c->num_args; i++) {
+        char* word = shell_word(c->args[i]);
+        append_format(&line, " %s", word);
+        free(word);
+    }
+    for (int i = 0; i < NUM_ROWS; i++) {
+        const Option* o = &CONFIG_OPTIONS[i];
+        if (o->name && config_source(c, o->name) >= FROM_FILE) { append_option(&line, c, o); }
     }
     return line;
 }

@@ -27,7 +27,7 @@ Plan bench_open(const Config* c, Comm* comm);
 // Says in the files of a bench which options it had.
 typedef struct {
     const char* out; // the folder of the files; empty: none is written
-    char* command;   // "bench" and the arguments and options that were given, in one line
+    char* command;   // "bench" and the arguments and options that were given, to be pasted into a shell
     json_t* options; // as resolved; bench_record() takes this reference
 } BenchGiven;
 

@@ -39,7 +39,7 @@ static void print_options(const Run* run, const char* folder) {
     for (int i = 0; i < NUM_ROWS; i++) {
         const Option* o = &CONFIG_OPTIONS[i];
         if (!o->name || !(o->commands & TRAIN)) { continue; }
-        char *value = config_value(&used, o), *usual = config_value(&defaults, o);
+        char *value = option_value(o, &used), *usual = option_value(o, &defaults);
         if (strcmp(value, usual)) {
             const int width = (int)(strlen(o->name) + strlen(value)) + 4;
             if (column && column + width > 100) { column = 0; printf("\n"); title(""); }

@@ -81,21 +81,15 @@ const Command* command_find(const char* name) {
 
 const Option* config_find(const char* name) { return option_find(&CONFIG_TABLE, name); }
 
-int config_index(const Option* option) {
-    int index = 0;
-    for (const Option* o = CONFIG_OPTIONS; o < option; o++) { index += o->name != NULL; }
-    return index;
-}
-
 OptionSource config_source(const Config* c, const char* name) {
-    return (OptionSource)c->source[config_index(config_find(name))];
+    return (OptionSource)c->source[config_find(name) - CONFIG_OPTIONS];
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // values
 
 bool config_set(Config* c, const Option* o, const char* value, OptionSource source, Error* err) {
-    unsigned char* from = &c->source[config_index(o)];
+    unsigned char* from = &c->source[o - CONFIG_OPTIONS];
     union { long long i; double r; int f; Text t; } ignored;
     const bool is_overridden = (int)*from > (int)source;
     void* field = is_overridden ? (void*)&ignored : (char*)c + o->offset;
@@ -106,7 +100,12 @@ bool config_set(Config* c, const Option* o, const char* value, OptionSource sour
     return true;
 }
 
-char* config_value(const Config* c, const Option* o) { return option_value(o, c); }
+void append_option(char** command, const Config* c, const Option* o) {
+    char *value = option_value(o, c), *word = shell_word(value);
+    append_format(command, " --%s %s", o->name, word);
+    free(value);
+    free(word);
+}
 
 void config_defaults(Config* c) {
     memset(c, 0, sizeof *c);
@@ -167,7 +166,7 @@ bool config_from_json(Config* c, const json_t* object, const char* where, Error*
 // Returns true if somebody gave another value than the default, in a place that this command reads.
 static bool is_given(const Config* c, const Config* defaults, const Option* o, int command) {
     if (config_source(c, o->name) < (command == TRAIN ? FROM_FILE : FROM_COMMAND_LINE)) { return false; }
-    char *value = config_value(c, o), *usual = config_value(defaults, o);
+    char *value = option_value(o, c), *usual = option_value(o, defaults);
     const bool differs = strcmp(value, usual) != 0;
     free(value);
     free(usual);
@@ -183,7 +182,7 @@ bool config_check_needs(const Config* c, int command, Error* err) {
         if (!o->needs || !(o->commands & command) || !is_given(c, &defaults, o, command)) { continue; }
         char* unmet = option_unmet_need(&CONFIG_TABLE, o, c, command);
         if (!unmet) { continue; }
-        char* value = config_value(c, o);
+        char* value = option_value(o, c);
         fail(err, "--%s %s has no effect %s: leave it out", o->name, value, unmet);
         free(value);
         free(unmet);

@@ -236,17 +236,17 @@ enum {
     TEXT(config, "", TRAIN | GENERATE | EVAL | INFO, "file of `name value` lines; the command line overrides it",     \
          .scope = SCOPE_START)
 
-enum { NUM_OPTIONS = OPTION_NUM_NAMES(CONFIG), NUM_ROWS = OPTION_NUM_ROWS(CONFIG) };
+enum { NUM_ROWS = OPTION_NUM_ROWS(CONFIG) };
 
 OPTION_ENUMS(CONFIG)
 OPTION_EXTERN_NAMES(CONFIG)
 
 typedef struct {
     OPTION_FIELDS(CONFIG)
-    unsigned char source[NUM_OPTIONS]; // an OptionSource for each option, in the order of the list
-    int num_args;                      // words without a name: folders of report and info, kinds of bench
+    unsigned char source[NUM_ROWS]; // an OptionSource for each row of CONFIG_OPTIONS
+    int num_args;                   // words without a name: folders of report and info, kinds of bench
     char** args;
-    bool has_letters;                  // the command line was llm.c's: flags_rewrite() has translated it
+    bool has_letters;               // the command line was llm.c's: flags_rewrite() has translated it
 } Config;
 
 // CONFIG_OPTIONS: the rows of the list, headings included. CONFIG_TABLE: the same rows, and the names that other
@@ -272,9 +272,6 @@ const Command* command_find(const char* name);
 // Returns the option of this name; NULL if there is none.
 const Option* config_find(const char* name);
 
-// Returns the option's index in Config.source.
-int config_index(const Option* option);
-
 // Returns the source of an option's value.
 OptionSource config_source(const Config* c, const char* name);
 
@@ -286,8 +283,8 @@ OptionSource config_source(const Config* c, const char* name);
 // program.
 bool config_set(Config* c, const Option* o, const char* value, OptionSource source, Error* err);
 
-// Returns the value of an option as text that config_set reads back; the caller frees it.
-char* config_value(const Config* c, const Option* o);
+// Appends the option and its value to a command, as a shell reads them: " --name value".
+void append_option(char** command, const Config* c, const Option* o);
 
 // Sets every option to its default.
 void config_defaults(Config* c);

@@ -62,8 +62,6 @@ typedef struct {
     int num_advice;
 } OptionTable;
 
-enum { EVERY_COMMAND = ~0 };
-
 // ---------------------------------------------------------------------------------------------------------------------
 // from a list to a struct and a table
 
@@ -105,15 +103,13 @@ enum { EVERY_COMMAND = ~0 };
 #define OPTION_EXTERN_NAMES(LIST) \
     LIST(OPTION_NONE, OPTION_NONE, OPTION_NONE, OPTION_NONE, OPTION_NONE, OPTION_CHOICE_EXTERN)
 
-// The number of options in a list, and of rows: options and headings.
+// The number of rows of a list: options and headings.
 #define OPTION_COUNT_1(...) +1
-#define OPTION_NUM_NAMES(LIST) \
-    (0 LIST(OPTION_NONE, OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1))
 #define OPTION_NUM_ROWS(LIST) \
     (0 LIST(OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1))
 
 // The initializer of the table. OPTION_STRUCT must be defined as the struct that has the fields.
-#define OPTION_GROUP_ROW(title) {.group = title, .commands = EVERY_COMMAND},
+#define OPTION_GROUP_ROW(title) {.group = title},
 #define OPTION_INT_ROW(id, def, low, high, instead, who, ...)                                                      \
     {.name = #id, .type = TYPE_INT, .offset = offsetof(OPTION_STRUCT, id), .least = low, .greatest = high,         \
      .word = instead, .fallback = #def, .commands = who, .help = __VA_ARGS__},

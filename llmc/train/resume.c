@@ -142,7 +142,7 @@ bool resume_check_changes(Plan* before, const json_t* options, enum dtype dtype,
     for (int i = 0; ok && i < NUM_ROWS; i++) {
         const Option* o = &CONFIG_OPTIONS[i];
         if (!o->name || o->scope == SCOPE_START || o->scope == SCOPE_DATA) { continue; }
-        char *value = config_value(&now, o), *then = config_value(&old, o);
+        char *value = option_value(o, &now), *then = option_value(o, &old);
         if (strcmp(value, then) && o->scope == SCOPE_IDENTITY) {
             ok = fail(err,
                       "--%s %s: the run being resumed has %s; changed, it would not be the same run. Leave the option "
@@ -165,10 +165,7 @@ char* resume_command(const Config* c, bool is_recorded) {
         const Option* o = &CONFIG_OPTIONS[i];
         if (!o->name || config_source(c, o->name) < FROM_FILE || is_one_of(o->name, "out|resume|config")) { continue; }
         if (is_recorded && o->scope != SCOPE_START) { continue; }
-        char *value = config_value(c, o), *word = shell_word(value);
-        append_format(&command, " --%s %s", o->name, word);
-        free(value);
-        free(word);
+        append_option(&command, c, o);
     }
     free(program);
     free(out);

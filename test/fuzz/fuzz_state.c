@@ -41,7 +41,7 @@ static void check_options(json_t* options) {
     free_texts(&old, &c);
     for (int i = 0; ok && i < NUM_ROWS; i++) {
         const Option* o = &CONFIG_OPTIONS[i];
-        char* text = o->name ? config_value(&c, o) : NULL;
+        char* text = o->name ? option_value(o, &c) : NULL;
         old = c;
         if (text && !config_set(&c, o, text, FROM_COMMAND_LINE, &err)) { abort(); }
         free_texts(&old, &c);

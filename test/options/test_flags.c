@@ -26,7 +26,7 @@ static Config parse(FlagsDevice device, const char* first, ...) {
 #define PARSE_GPU(...) parse(FLAGS_GPU, __VA_ARGS__, (char*)NULL)
 
 typedef struct {
-    const char *letters, *value, *option, *want; // want: as config_value() gives it
+    const char *letters, *value, *option, *want; // want: as option_value() gives it
 } LetterCase;
 
 static const LetterCase GIVEN[] = {
@@ -87,7 +87,7 @@ static const LetterCase DEFAULTS[] = {
 enum { NUM_DEFAULTS = sizeof DEFAULTS / sizeof *DEFAULTS };
 
 static void check(const Config* c, const LetterCase* l) {
-    char* got = config_value(c, config_find(l->option));
+    char* got = option_value(config_find(l->option), c);
     if (strcmp(got, l->want)) {
         TEST_FAIL("%s %s: --%s is '%s', not '%s'", l->letters, l->value ? l->value : "left out", l->option, got,
                   l->want);

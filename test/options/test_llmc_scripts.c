@@ -87,7 +87,7 @@ static void expect_options(const Config* c, const char* script, const char* want
     for (int i = 0; i < n; i++) {
         char* value = strchr(words[i], '=');
         *value++ = 0;
-        char* got = config_value(c, config_find(words[i]));
+        char* got = option_value(config_find(words[i]), c);
         if (strcmp(got, value)) { TEST_FAIL("%s: --%s is '%s', not '%s'", script, words[i], got, value); }
         free(got);
     }
