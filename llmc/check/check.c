@@ -52,7 +52,7 @@ static Plan check_plan(const Config* c, const Backend* device, enum dtype dtype)
         usage_error("%s", err.text);
     }
     if (config_source(c, "seq_len") == FROM_DEFAULT) { plan.T = min_int(plan.T, CHECK_TOKENS); }
-    plan.samples = false;
+    plan.samples = 0;
     // AdamW divides by the gradient's own size. With its usual epsilon the first step is lr * sign(gradient), and an
     // element whose gradient is rounding error moves by lr, one way or the other: nothing to compare.
     plan.rates.peak.adamw.eps = 1e-4f;
@@ -123,12 +123,10 @@ int check_command(const Config* config, const Backend* device, enum dtype dtype,
     print_heading(&k, &plan, c.attention);
     reduce_batch(&k, &plan);
     const OpSizes given = op_sizes_of(&plan.shape, plan.B, plan.T);
-    const OpSizes tails = op_sizes_small(), blocks = op_sizes_blocks(),
-                  tiles = op_sizes_tiles();
     check_ops(&k, &given, ALL_OPS, "operations in the shapes of the model");
-    check_ops(&k, &tails, ALL_OPS, "operations in shapes full of tails");
-    check_ops(&k, &blocks, OTHER_OPS, "operations in shapes of several blocks");
-    check_ops(&k, &tiles, ATTENTION_OPS, "attention over many tiles");
+    check_ops(&k, &OP_SIZES_SMALL, ALL_OPS, "operations in shapes full of tails");
+    check_ops(&k, &OP_SIZES_BLOCKS, OTHER_OPS, "operations in shapes of several blocks");
+    check_ops(&k, &OP_SIZES_TILES, ATTENTION_OPS, "attention over many tiles");
     check_training(&k, &plan, config_source(&c, "recompute") == FROM_DEFAULT);
     printf("\n%d comparisons, %d failed\n", k.compared, k.failed);
     return k.failed ? EXIT_CHECK_FAILED : EXIT_DONE;

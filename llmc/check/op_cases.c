@@ -3,36 +3,24 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // sizes
 
-OpSizes op_sizes_small(void) {
-    const OpSizes s = {.B = 3, .T = 13, .C = 42, .NH = 3, .OC = 75, .V = 133, .Vp = 160, .past = 4, .capacity = 19,
-                       .chunk = 7};
-    return s;
-}
-
-OpSizes op_sizes_tiles(void) {
-    const OpSizes s = {.B = 1, .T = 197, .C = 80, .NH = 2, .OC = 80, .V = 133, .Vp = 160, .past = 70, .capacity = 300,
-                       .chunk = 7};
-    return s;
-}
-
-OpSizes op_sizes_blocks(void) {
-    const OpSizes s = {.B = 2, .T = 104, .C = 48, .NH = 2, .OC = 80, .V = 133, .Vp = 160, .past = 4, .capacity = 114,
-                       .chunk = 48};
-    return s;
-}
+const OpSizes OP_SIZES_SMALL = {.B = 3, .T = 13, .C = 42, .NH = 3, .OC = 75, .V = 133, .Vp = 160, .past = 4,
+                                .capacity = 19, .chunk = 7};
+const OpSizes OP_SIZES_TILES = {.B = 1, .T = 197, .C = 80, .NH = 2, .OC = 80, .V = 133, .Vp = 160, .past = 70,
+                                .capacity = 300, .chunk = 7};
+const OpSizes OP_SIZES_BLOCKS = {.B = 2, .T = 104, .C = 48, .NH = 2, .OC = 80, .V = 133, .Vp = 160, .past = 4,
+                                 .capacity = 114, .chunk = 48};
 
 OpSizes op_sizes_of(const GPT2Config* m, int B, int T) {
     const int past = T / 2 + 1;
-    const OpSizes s = {.B = B,
-                       .T = T,
-                       .C = m->channels,
-                       .NH = m->num_heads,
-                       .OC = 4 * m->channels,
-                       .V = m->vocab_size,
-                       .Vp = m->padded_vocab_size,
-                       .past = past,
-                       .capacity = past + T + 1};
-    return s;
+    return (OpSizes){.B = B,
+                     .T = T,
+                     .C = m->channels,
+                     .NH = m->num_heads,
+                     .OC = 4 * m->channels,
+                     .V = m->vocab_size,
+                     .Vp = m->padded_vocab_size,
+                     .past = past,
+                     .capacity = past + T + 1};
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

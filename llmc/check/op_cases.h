@@ -58,15 +58,15 @@ typedef struct {
 // sizes
 
 // Small sizes with tails: none is a multiple of a vector, a tile or a block, and the 7 rows of a chunk do not divide N.
-OpSizes op_sizes_small(void);
+extern const OpSizes OP_SIZES_SMALL;
 
 // Sizes for attention in tiles: heads fill a tile only in part, there are enough tiles of keys and queries that a GPU
 // uses their shared memory again, and the last tile is partial.
-OpSizes op_sizes_tiles(void);
+extern const OpSizes OP_SIZES_TILES;
 
 // Sizes for which a GPU's kernels need several blocks, the last of them partial, as the last chunk is. They are
 // multiples of 16, so that FP8 takes them.
-OpSizes op_sizes_blocks(void);
+extern const OpSizes OP_SIZES_BLOCKS;
 
 // The sizes of a model. The linear layer is the widest of a block; the cache has room behind the new positions.
 OpSizes op_sizes_of(const GPT2Config* m, int B, int T);

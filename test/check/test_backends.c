@@ -64,7 +64,7 @@ static void check_gradient(OpCase* f, OpCase* b, const OpTensor* grad, const OpT
 }
 
 static void check_gradients(const Backend* backend, int op) {
-    const OpSizes sizes = op_sizes_small();
+    const OpSizes sizes = OP_SIZES_SMALL;
     OpCase f = op_open(backend, op, &sizes, 1), b = op_open(backend, op_backward(op), &sizes, 2);
     double* before[MAX_OP_TENSORS] = {NULL};
     op_run(&f);
@@ -215,7 +215,7 @@ TEST(every_backend_equals_the_plain_loops_in_fp32) {
     EACH_BACKEND(b) {
         const Setting list[] = {{&cpu_fp32_generic, PLAIN}, {b, FAST}, {b, UNFUSED}, {b, PLAIN}};
         const int affordable = b->is_host ? 4 : 2; // an emulated GPU is slow
-        compare_settings(list, 4, op_sizes_small(), "", BOUNDS_OF_CHECK);
+        compare_settings(list, 4, OP_SIZES_SMALL, "", BOUNDS_OF_CHECK);
         for (int k = 0; k < NUM_ODD; k++) { compare_settings(list, affordable, ODD[k], "", BOUNDS_OF_CHECK); }
     }
 }
@@ -223,7 +223,7 @@ TEST(every_backend_equals_the_plain_loops_in_fp32) {
 TEST(whole_tiles_equal_the_plain_loops_in_fp32) {
     EACH_BACKEND(b) {
         const Setting list[] = {{&cpu_fp32_generic, PLAIN}, {b, FAST}, {b, UNFUSED}, {b, PLAIN}};
-        compare_settings(list, 4, op_sizes_tiles(), b->is_host ? "" : "attention", BOUNDS_OF_CHECK);
+        compare_settings(list, 4, OP_SIZES_TILES, b->is_host ? "" : "attention", BOUNDS_OF_CHECK);
     }
 }
 
@@ -236,8 +236,8 @@ static void compare_residual_ops(const Setting* list, int count, OpSizes sizes, 
 TEST(operations_on_a_bf16_residual_stream_equal_the_plain_loops_in_fp32) {
     EACH_BF16_RESIDUAL(b) {
         const Setting list[] = {{&cpu_fp32_generic, PLAIN}, {b, FAST}, {b, UNFUSED}, {b, PLAIN}};
-        compare_residual_ops(list, 4, op_sizes_small(), BOUNDS_OF_CHECK);
-        compare_residual_ops(list, 4, op_sizes_tiles(), BOUNDS_OF_CHECK);
+        compare_residual_ops(list, 4, OP_SIZES_SMALL, BOUNDS_OF_CHECK);
+        compare_residual_ops(list, 4, OP_SIZES_TILES, BOUNDS_OF_CHECK);
         for (int k = 1; k < NUM_ODD; k++) { compare_residual_ops(list, 4, ODD[k], BOUNDS_OF_CHECK); }
     }
 }
@@ -249,7 +249,7 @@ TEST(fast_kernels_equal_the_plain_ones_of_their_backend) {
         const Setting list[] = {{b, with_threads(PLAIN, 2)}, {b, with_threads(FAST, 2)}};
         const Tolerance near = {BY_NUMBER, (stores_16_bits(b) ? 1 : 32) * unit_roundoff(b)};
         const Tolerance long_sums = {BY_NUMBER, 2 * near.number};
-        compare_settings(list, 2, op_sizes_small(), "", near);
+        compare_settings(list, 2, OP_SIZES_SMALL, "", near);
         compare_settings(list, 2, BLOCKS, "", long_sums);
     }
 }
@@ -263,8 +263,8 @@ TEST(bits_do_not_depend_on_the_number_of_threads) {
         if (is_another_fp16(b)) { continue; }
         const Setting plain[] = {{b, with_threads(PLAIN, 1)}, {b, with_threads(PLAIN, 7)}};
         const Setting fast[] = {{b, with_threads(FAST, 1)}, {b, with_threads(FAST, 7)}};
-        compare_settings(plain, 2, op_sizes_small(), "", SAME_BITS);
-        compare_settings(fast, 2, op_sizes_small(), "", SAME_BITS);
+        compare_settings(plain, 2, OP_SIZES_SMALL, "", SAME_BITS);
+        compare_settings(fast, 2, OP_SIZES_SMALL, "", SAME_BITS);
         compare_settings(fast, 2, BLOCKS, "", SAME_BITS);
     }
 }
@@ -296,7 +296,7 @@ TEST(inputs_of_gelu_have_the_same_bits_when_they_bypass_the_caches) {
 TEST(a_bf16_residual_stream_has_the_same_bits_for_any_threads_and_passes) {
     EACH_BF16_RESIDUAL(b) {
         const Setting list[] = {{b, with_threads(FAST, 1)}, {b, with_threads(FAST, 7)}, {b, with_threads(UNFUSED, 2)}};
-        compare_residual_ops(list, 3, op_sizes_small(), SAME_BITS);
+        compare_residual_ops(list, 3, OP_SIZES_SMALL, SAME_BITS);
         compare_residual_ops(list, 3, BLOCKS, SAME_BITS);
     }
 }
@@ -304,7 +304,7 @@ TEST(a_bf16_residual_stream_has_the_same_bits_for_any_threads_and_passes) {
 TEST(layernorm_gives_the_same_bits_in_one_pass_and_in_two) {
     EACH_CPU_BACKEND(b) {
         const Setting list[] = {{b, FAST}, {b, UNFUSED}};
-        compare_settings(list, 2, op_sizes_small(), "residual_layernorm", SAME_BITS);
+        compare_settings(list, 2, OP_SIZES_SMALL, "residual_layernorm", SAME_BITS);
     }
 }
 

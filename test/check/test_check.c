@@ -91,7 +91,7 @@ TEST(bounds_follow_the_type_and_what_the_operation_does) {
 }
 
 TEST(inputs_are_filled_and_outputs_are_not) {
-    const OpSizes sizes = op_sizes_small();
+    const OpSizes sizes = OP_SIZES_SMALL;
     enum { N = 39, TENSORS = 5 };
     const OpTensor tensors[TENSORS] = {{"out", ROLE_WRITE, ELEM_STORED, N, NULL},
                                        {"dwte", ROLE_ADD, ELEM_FLOAT, N, NULL},
@@ -132,7 +132,7 @@ static int failures_with(Fault which) {
     Backend device = cpu_fp32_generic;
     device.layernorm_backward = faulty_layernorm_backward;
     Check k = {.device = &device, .reference = &cpu_fp32_generic, .bounds = bounds_of(dtype_fp32)};
-    const OpSizes sizes = op_sizes_small();
+    const OpSizes sizes = OP_SIZES_SMALL;
     fault = which;
     fflush(stdout);
     const int terminal = dup(STDOUT_FILENO), nowhere = open("/dev/null", O_WRONLY);

@@ -6,7 +6,7 @@
 #include "test/check/op_tensors.h"
 
 static void check_rounded_sum(const Backend* b) {
-    const OpSizes sizes = op_sizes_small();
+    const OpSizes sizes = OP_SIZES_SMALL;
     OpCase c = op_open(b, op_number("layernorm_backward"), &sizes, 5);
     op_run(&c);
     double* dinp = op_values(&c, op_find_tensor(&c, "dinp"));
@@ -31,7 +31,7 @@ static void copy_tensor(OpCase* to, const char* to_name, OpCase* from, const cha
 // The layernorm is that of the stored sums: computed again from them, it has the same bits. The sums are those of the
 // inputs, rounded once.
 static void check_stored_sums(const Backend* b) {
-    const OpSizes sizes = op_sizes_small();
+    const OpSizes sizes = OP_SIZES_SMALL;
     static const char* const outputs[] = {"out", "mean", "rstd"};
     OpCase both = op_open(b, op_number("residual_layernorm_forward"), &sizes, 5);
     OpCase again = op_open(b, op_number("layernorm_forward"), &sizes, 6);
@@ -62,7 +62,7 @@ TEST(the_layernorm_after_an_addition_is_that_of_the_stored_sum) {
 }
 
 TEST(padding_of_the_vocabulary_gets_exactly_nothing) {
-    const OpSizes sizes = op_sizes_small();
+    const OpSizes sizes = OP_SIZES_SMALL;
     const size_t first = (size_t)sizes.V * (size_t)sizes.C;
     EACH_BACKEND(b) {
         OpCase c = op_open(b, op_number("classifier_backward"), &sizes, 4);
@@ -94,7 +94,7 @@ TEST(padding_of_the_vocabulary_gets_exactly_nothing) {
 
 // The masters do not depend on how params are rounded; each parameter is its master, rounded as in rounding.h.
 TEST(adamw_rounds_each_parameter_by_its_own_random_number) {
-    const OpSizes sizes = op_sizes_small();
+    const OpSizes sizes = OP_SIZES_SMALL;
     const int op = op_number("adamw_update");
     EACH_BACKEND(b) {
         if (!stores_16_bits(b)) { continue; } // nothing is rounded
@@ -146,7 +146,7 @@ static double adamw_in_double(double x, double g, double m, double v, ParamGroup
 // Compares the update of each element with adamw_in_double. norm: of the scaled gradients, which are given; scale: the
 // factor by which unscaling and clipping multiply them.
 static void check_adamw(const Backend* b, float grad_clip, double loss_scale, double norm, double scale) {
-    OpSizes sizes = op_sizes_small();
+    OpSizes sizes = OP_SIZES_SMALL;
     sizes.OC = 2; // so few that the range of the case, which cuts the matrix, holds a whole vector
     OpCase c = op_open(b, op_number("adamw_update"), &sizes, 4);
     const double squared = norm * norm;
@@ -201,7 +201,7 @@ TEST(adamw_unscales_before_it_clips) {
 static void check_muon_skips(const Backend* b) {
     static const char* const names[] = {"masters", "params", "m"};
     const double nan = (double)NAN;
-    OpSizes sizes = op_sizes_small();
+    OpSizes sizes = OP_SIZES_SMALL;
     OpCase c = op_open(b, op_number("muon_update"), &sizes, 9);
     op_put(&c, op_find_tensor(&c, "norm"), &nan);
     b->params_round(op_find_tensor(&c, "params")->data, op_find_tensor(&c, "masters")->data,

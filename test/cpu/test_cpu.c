@@ -174,7 +174,7 @@ TEST(softmax_of_a_long_row_is_exact_wherever_its_maximum_is) {
 
 // Runs an operation with `chunk` rows of logits at a time. Returns the values of a tensor, which the caller frees.
 static double* after_chunks(const Backend* b, const char* op, const char* tensor, int chunk) {
-    OpSizes sizes = op_sizes_small();
+    OpSizes sizes = OP_SIZES_SMALL;
     sizes.chunk = chunk;
     OpCase c = op_open(b, op_number(op), &sizes, 1);
     op_run(&c);
