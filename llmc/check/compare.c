@@ -12,19 +12,16 @@ Difference compare(const double* got, const double* want, size_t n) {
         dot += got[i] * want[i];
     }
     if (!isfinite(difference) || !isfinite(want_size)) {
-        const Difference none = {(double)NAN, (double)NAN, (double)NAN, (double)NAN};
-        return none;
+        return (Difference){(double)NAN, (double)NAN, (double)NAN, (double)NAN};
     }
     if (want_size == 0 || got_size == 0) {
         const double apart = want_size > 0 ? 1.0 : got_size > 0 ? (double)INFINITY : 0.0;
-        const Difference d = {apart, apart, apart, apart > 0 ? 0.0 : 1.0};
-        return d;
+        return (Difference){apart, apart, apart, apart > 0 ? 0.0 : 1.0};
     }
     const double rms = sqrt(want_size / (double)n);
     for (size_t i = 0; i < n; i++) { worst = fmax(worst, fabs(got[i] - want[i]) / (fabs(want[i]) + rms)); }
-    const Difference d = {sqrt(difference / want_size), worst, sqrt(fmax(0, difference - largest) / want_size),
-                          dot / sqrt(got_size * want_size)};
-    return d;
+    return (Difference){sqrt(difference / want_size), worst, sqrt(fmax(0, difference - largest) / want_size),
+                        dot / sqrt(got_size * want_size)};
 }
 
 // Compares one layer's tensor, minus `from` unless that is NULL. qkvb is compared as a whole: the true gradient of its

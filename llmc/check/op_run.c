@@ -183,6 +183,5 @@ OpTime op_time(const Backend* b, int op, const OpSizes* sizes) {
     b->device_free(cold, (size_t)COLD_MIB << 20);
     op_close(&c);
     const OpCost cost = op_cost(b, op, sizes);
-    const OpTime time = {cost.flops, cost.read + cost.written, fmax(best - emptying, resolution)};
-    return time;
+    return (OpTime){cost.flops, cost.read + cost.written, fmax(best - emptying, resolution)};
 }

@@ -65,12 +65,11 @@ int sample_token(const float* logits, int V, const Sampling* s, double u, Candid
 
 Generator generator_open(GPT2* model, int slots, int capacity) {
     const size_t V = (size_t)model->config.vocab_size, n = (size_t)slots * V;
-    const Generator g = {.model = model,
-                         .cache = kv_cache_alloc(model, slots, capacity),
-                         .device_logits = model->backend->device_alloc(n * sizeof(float), "logits"),
-                         .logits = alloc_or_die(n, sizeof(float), "logits"),
-                         .candidates = alloc_or_die(V, sizeof(Candidate), "candidates for the next token")};
-    return g;
+    return (Generator){.model = model,
+                       .cache = kv_cache_alloc(model, slots, capacity),
+                       .device_logits = model->backend->device_alloc(n * sizeof(float), "logits"),
+                       .logits = alloc_or_die(n, sizeof(float), "logits"),
+                       .candidates = alloc_or_die(V, sizeof(Candidate), "candidates for the next token")};
 }
 
 void generator_close(Generator* g) {
@@ -83,8 +82,7 @@ void generator_close(Generator* g) {
 
 Sequence generator_sequence(Generator* g, int slot) {
     g->cache.length[slot] = 0;
-    const Sequence text = {.slot = slot, .logits = g->logits + (size_t)slot * (size_t)g->model->config.vocab_size};
-    return text;
+    return (Sequence){.slot = slot, .logits = g->logits + (size_t)slot * (size_t)g->model->config.vocab_size};
 }
 
 // Feeds the model all tokens of a text but the last.

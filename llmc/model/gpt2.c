@@ -143,11 +143,10 @@ size_t kv_cache_bytes(const Backend* b, const GPT2Config* m, int slots, int capa
 KVCache kv_cache_alloc(const GPT2* g, int slots, int capacity) {
     const Backend* b = g->backend;
     const size_t bytes = kv_cache_bytes(b, &g->config, slots, capacity);
-    const KVCache cache = {.memory = b->device_alloc(bytes, "the cache of keys and values"),
-                           .slots = slots,
-                           .capacity = capacity,
-                           .length = alloc_or_die((size_t)slots, sizeof(int), "lengths of sequences")};
-    return cache;
+    return (KVCache){.memory = b->device_alloc(bytes, "the cache of keys and values"),
+                     .slots = slots,
+                     .capacity = capacity,
+                     .length = alloc_or_die((size_t)slots, sizeof(int), "lengths of sequences")};
 }
 
 void kv_cache_free(const GPT2* g, KVCache* cache) {

@@ -18,18 +18,17 @@ DeviceOptions device_options(const Config* c, enum dtype dtype) {
         usage_error("--attention %s contradicts --kernels plain: give one or the other",
                     attention_names[c->attention]);
     }
-    const DeviceOptions options = {.threads = (int)c->threads,
-                                   .plain = is_plain,
-                                   .fused = c->fused != 0,
-                                   .flash = c->attention != attention_plain,
-                                   .tf32 = dtype == dtype_tf32,
-                                   .fp8 = dtype == dtype_fp8,
-                                   .graph = c->graph != 0,
-                                   .document_mask = c->document_mask != 0,
-                                   .recomputes_gelu = c->recompute == recompute_gelu,
-                                   .attention = is_named ? attention_names[kernels] : NULL,
-                                   .nondeterministic = !c->deterministic};
-    return options;
+    return (DeviceOptions){.threads = (int)c->threads,
+                           .plain = is_plain,
+                           .fused = c->fused != 0,
+                           .flash = c->attention != attention_plain,
+                           .tf32 = dtype == dtype_tf32,
+                           .fp8 = dtype == dtype_fp8,
+                           .graph = c->graph != 0,
+                           .document_mask = c->document_mask != 0,
+                           .recomputes_gelu = c->recompute == recompute_gelu,
+                           .attention = is_named ? attention_names[kernels] : NULL,
+                           .nondeterministic = !c->deterministic};
 }
 
 bool device_is_emulated(const Backend* b) { return !b->is_host && !strncmp(b->device_name(), "emulated ", 9); }
