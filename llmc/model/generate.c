@@ -258,11 +258,3 @@ bool generate(GPT2* model, const Tokenizer* tokenizer, const TokenList* prompts,
     if (times) { *times = all.times; }
     return ok;
 }
-
-bool tokenizer_fits(const Tokenizer* t, const GPT2Config* m, const char* option, Error* err) {
-    if (t->vocab_size <= m->vocab_size) { return true; }
-    return fail(err,
-                "--tokenizer %s has %d tokens, the model's vocabulary only %d: give the tokenizer that its data was "
-                "prepared with",
-                option, t->vocab_size, m->vocab_size);
-}

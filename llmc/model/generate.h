@@ -116,7 +116,3 @@ int generate_capacity(const GPT2Config* m, size_t longest, size_t max_tokens);
 // token to `sink`. Sets *times, unless that is NULL. Fails if a logit is not finite.
 bool generate(GPT2* model, const Tokenizer* tokenizer, const TokenList* prompts, size_t num_prompts,
               const GenerateOptions* options, const TextSink* sink, GenerateTimes* times, Error* err);
-
-// Returns false if the tokenizer has ids that the model does not have. `option`: the value of --tokenizer, for the
-// error.
-bool tokenizer_fits(const Tokenizer* t, const GPT2Config* m, const char* option, Error* err);
