@@ -5,7 +5,7 @@ static const double MOST_MOMENTUM = 0.999999;
 static double given_or(double given, double otherwise) { return given < 0 ? otherwise : given; } // "auto" is below 0
 
 // Reads "STEPS:MOMENTUM", which it cuts up.
-static bool ramp_parse(MomentumRamp* ramp, char* text) {
+static bool momentum_ramp_parse(MomentumRamp* ramp, char* text) {
     char* colon = text ? strchr(text, ':') : NULL;
     if (!colon) { return false; }
     *colon = 0;
@@ -22,7 +22,7 @@ static bool momentum_parse(Rates* r, const char* text, Error* err) {
         const bool is_none = value && !strcmp(value, "none"), is_cooldown = !strcmp(name, "cooldown");
         MomentumRamp* ramp = is_cooldown ? &r->cooldown : &r->warmup;
         *ramp = (MomentumRamp){0, 0};
-        ok = (is_cooldown || !strcmp(name, "warmup")) && (is_none || ramp_parse(ramp, value));
+        ok = (is_cooldown || !strcmp(name, "warmup")) && (is_none || momentum_ramp_parse(ramp, value));
     }
     free(copy);
     return ok || fail(err, "--momentum '%s': give M[,warmup:STEPS:START][,cooldown:STEPS:END], such as "

@@ -23,23 +23,14 @@ bool step_is_due(long long step, long long last_step, long long every) {
 
 bool ramp_parse(Ramp* ramp, const char* option, const char* text, Error* err) {
     const char* example = strcmp(option, "seq_ramp") ? "32768:4000000000" : "128:1000000000";
-    char* end = NULL;
     *ramp = (Ramp){.text = text};
     if (!*text) { return true; }
-    errno = 0;
-    ramp->start = strtoll(text, &end, 10);
-    if (end == text || *end != ':') {
-        return fail(err, "--%s '%s': give START:TOKENS, such as %s", option, text, example);
-    }
-    const char* second = end + 1;
-    ramp->tokens = strtoll(second, &end, 10);
-    if (end == second || *end || ramp->start < 1 || ramp->tokens < 1) {
-        return fail(err, "--%s '%s': give START:TOKENS, such as %s", option, text, example);
-    }
-    if (errno || ramp->tokens > MAX_RAMP_TOKENS) {
-        return fail(err, "--%s '%s': TOKENS is at most %lld", option, text, MAX_RAMP_TOKENS);
-    }
-    return true;
+    char *copy = format("%s", text), *rest = copy, *start, *tokens;
+    const bool ok = part_next(&rest, &start, &tokens) && !rest && count_parse(start, 1, &ramp->start) &&
+                    count_parse(tokens, 1, &ramp->tokens) && ramp->tokens <= MAX_RAMP_TOKENS;
+    free(copy);
+    return ok || fail(err, "--%s '%s': give START:TOKENS, such as %s; TOKENS is at most %lld", option, text, example,
+                      MAX_RAMP_TOKENS);
 }
 
 // Returns true if the size doubles from `start` to exactly `full`.
