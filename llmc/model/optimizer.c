@@ -92,27 +92,25 @@ static void place_shards(Segments* p, int rank, int shards) {
 static Segments make_segments(const GPT2* g, OptimizerKind kind, int rank, int shards) {
     const TensorTable* table = &g->params_table;
     Segments p = {.v_table = *table};
-    if (kind == OPTIMIZER_MUON) {
+    const bool is_muon = kind == OPTIMIZER_MUON;
+    if (is_muon) {
         Tensor rows[MAX_TENSORS];
         memcpy(rows, table->row, sizeof rows);
         for (int i = 0; i < table->count; i++) {
             if (tensor_group(&rows[i]) == GROUP_MATRIX) { rows[i].rows = rows[i].used_rows = 0; }
         }
         p.v_table = tensors_layout_in_shards(rows, table->count, table->num_layers, shards);
-        for (int i = 0; i < tensors_num_ranges(table); i++) {
-            const TensorRange of_v = tensors_range(&p.v_table, i);
-            add_segment(&p, tensors_range(table, i).begin, of_v.size)->v_begin = of_v.begin;
-            if (i > 0 && i <= table->num_layers) { add_matrices(&p, table, i - 1); }
-        }
-        choose_owners(&p, shards);
-    } else if (shards == 1) {
+    }
+    if (!is_muon && shards == 1) {
         add_segment(&p, 0, table->size);
     } else {
         for (int i = 0; i < tensors_num_ranges(table); i++) {
-            const TensorRange r = tensors_range(table, i);
-            add_segment(&p, r.begin, r.size)->v_begin = r.begin;
+            const TensorRange of_v = tensors_range(&p.v_table, i);
+            add_segment(&p, tensors_range(table, i).begin, of_v.size)->v_begin = of_v.begin;
+            if (is_muon && i > 0 && i <= table->num_layers) { add_matrices(&p, table, i - 1); }
         }
     }
+    if (is_muon) { choose_owners(&p, shards); }
     place_shards(&p, rank, shards);
     if (shards == 1) { p.most = table->size; } // the whole layout, with the padding between segments
     return p;
