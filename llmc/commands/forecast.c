@@ -7,14 +7,6 @@
 
 double forecast_size(const GPT2Config* m) { return (double)model_parameters(m) - (double)m->max_seq_len * m->channels; }
 
-static double largest(const Runs* runs, double (*value)(const LawRun*)) {
-    double most = 0;
-    for (int i = 0; i < runs->count; i++) { most = fmax(most, value(&runs->run[i])); }
-    return most;
-}
-static double run_parameters(const LawRun* r) { return r->parameters; }
-static double run_tokens(const LawRun* r) { return r->tokens; }
-
 // ---------------------------------------------------------------------------------------------------------------------
 // the law, and how well it forecasts what it has not seen
 
@@ -42,11 +34,10 @@ static void check_law(const Runs* runs, uint64_t seed) {
     char size[32], length[32];
     LawFit* fit = alloc_or_die(1, sizeof *fit, "the fit of a part of the runs");
     LawRun* kept = alloc_or_die((size_t)runs->count, sizeof *kept, "a part of the runs");
-    const double most_parameters = largest(runs, run_parameters), most_tokens = largest(runs, run_tokens);
     int count = 0, inside = 0;
     for (int i = 0; i < runs->count; i++) {
         const LawRun* r = &runs->run[i];
-        if (r->parameters < most_parameters && r->tokens < most_tokens) { kept[count++] = *r; }
+        if (r->parameters < runs->most_parameters && r->tokens < runs->most_tokens) { kept[count++] = *r; }
     }
     if (!law_fit(fit, kept, count, seed, &err)) {
         print_result("\nno check on held-out runs: without the largest size and length there are %s\n", err.text);
@@ -55,7 +46,7 @@ static void check_law(const Runs* runs, uint64_t seed) {
         print_result("%12s%10s%9s%11s  95%% interval\n", "parameters", "tokens", "loss", "forecast");
         for (int i = 0; i < runs->count; i++) {
             const LawRun* r = &runs->run[i];
-            if (r->parameters < most_parameters && r->tokens < most_tokens) { continue; }
+            if (r->parameters < runs->most_parameters && r->tokens < runs->most_tokens) { continue; }
             const Interval loss = law_forecast(fit, r->parameters, r->tokens);
             const bool is_inside = r->loss >= loss.low && r->loss <= loss.high;
             inside += is_inside;
@@ -78,7 +69,7 @@ static double best_size(const Law* law, const void* flops) { return law_best_siz
 static ForecastPoint print_forecast(const LawFit* fit, const Runs* runs, double parameters, double tokens) {
     char size[32], length[32];
     const ForecastPoint at = {parameters, tokens, law_forecast(fit, parameters, tokens)};
-    const double beyond = fmax(parameters / largest(runs, run_parameters), tokens / largest(runs, run_tokens));
+    const double beyond = fmax(parameters / runs->most_parameters, tokens / runs->most_tokens);
     print_result("%s parameters, %s tokens (%.3g for each): loss %.4f, %.4f to %.4f\n", si_text(size, parameters),
                  si_text(length, tokens), tokens / parameters, at.loss.value, at.loss.low, at.loss.high);
     if (beyond > 10) {

@@ -7,7 +7,8 @@
 typedef struct {
     LawRun* run;
     int count;
-    double vocab, floor; // 0: no run yet
+    double most_parameters, most_tokens; // of one run
+    double vocab, floor;                 // 0: no run yet
     char* text;
 } Runs;
 

@@ -24,9 +24,12 @@ static bool runs_append(Runs* runs, const char* where, const GPT2Config* m, doub
                     where, m->vocab_size, runs->vocab);
     }
     if (runs->count == LAW_MOST_RUNS) { return fail(err, "%s: more than %d runs", where, LAW_MOST_RUNS); }
+    const LawRun run = {forecast_size(m), tokens, loss};
     runs->vocab = m->vocab_size;
+    runs->most_parameters = fmax(runs->most_parameters, run.parameters);
+    runs->most_tokens = fmax(runs->most_tokens, run.tokens);
     runs->run = realloc_or_die(runs->run, (size_t)(runs->count + 1) * sizeof *runs->run, "the runs");
-    runs->run[runs->count++] = (LawRun){forecast_size(m), tokens, loss};
+    runs->run[runs->count++] = run;
     return true;
 }
 
