@@ -103,10 +103,6 @@ static Trace train_reference(const Check* k, const Plan* plan, const int* batche
 }
 
 void check_training(Check* k, const Plan* plan, bool all_modes) {
-    static const struct {
-        Keep keep;
-        const char* name;
-    } modes[] = {{KEEP_ALL, "none"}, {RECOMPUTE_GELU, "gelu"}, {RECOMPUTE_ALL, "all"}};
     const size_t n = (size_t)plan->B * (size_t)plan->T;
     const int steps = check_steps(plan), count = steps * CHECK_MICRO_BATCHES;
     const TensorTable table = gpt2_params_table(&plan->shape, 1);
@@ -117,12 +113,12 @@ void check_training(Check* k, const Plan* plan, bool all_modes) {
     Trace want = train_reference(k, plan, batches);
     char* variants = NULL; // all traces on the device use the variants of the first
     k->device->device_open(&k->device_options);
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+    for (int i = 0; recompute_names[i]; i++) {
         Plan p = *plan;
-        p.keep = modes[i].keep;
+        p.keep = keep_of((enum recompute)i);
         if (!all_modes && p.keep != plan->keep) { continue; }
         printf("\n%d training step%s, each of %d micro-batches of %d x %d tokens, --recompute %s\n", steps,
-               plural((uint64_t)steps), CHECK_MICRO_BATCHES, p.B, p.T, modes[i].name);
+               plural((uint64_t)steps), CHECK_MICRO_BATCHES, p.B, p.T, recompute_names[i]);
         Trace got = trace_run(&p, variants, batches, steps);
         check_losses(k, &got, &want, steps);
         check_tensors(k, &got, &want, &table);

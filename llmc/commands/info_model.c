@@ -27,15 +27,11 @@ static void print_tensors(const TensorTable* table) {
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
-enum { NUM_KEEPS = 3 };
-static const struct {
-    Keep keep;
-    const char* name;
-} KEEPS[NUM_KEEPS] = {{KEEP_ALL, "none"}, {RECOMPUTE_GELU, "gelu"}, {RECOMPUTE_ALL, "all"}};
+enum { NUM_KEEPS = recompute_all + 1 }; // a column for each --recompute
 static const int MEMORY_GB[] = {8, 16, 24, 40, 80}; // of common GPUs
 enum { NUM_MEMORY_SIZES = sizeof MEMORY_GB / sizeof *MEMORY_GB };
 
-// Prints a line of the memory table, bytes[k] being its part under KEEPS[k]; skips parts below 64 KiB.
+// Prints a line of the memory table, bytes[k] being its part under --recompute k; skips parts below 64 KiB.
 static void print_memory_line(const char* what, const size_t bytes[NUM_KEEPS]) {
     const size_t least = (size_t)1 << 16;
     if (bytes[0] <= least && bytes[NUM_KEEPS - 1] <= least) { return; }
@@ -60,12 +56,12 @@ static void print_memory(const Plan* p) {
     printf(" and --recompute\n  %-28s", "");
     for (int k = 0; k < NUM_KEEPS; k++) {
         Plan plan = *p;
-        plan.keep = KEEPS[k].keep;
+        plan.keep = keep_of((enum recompute)k);
         all[k] = plan_bytes(&plan);
         rest[k] = all[k] - plan_memory(&plan, line[k]);
         plan.B++;
         more[k] = plan_bytes(&plan) - all[k];
-        printf(" %10s", KEEPS[k].name);
+        printf(" %10s", recompute_names[k]);
     }
     putchar('\n');
     for (int i = 0; i < PLAN_MEMORY_LINES; i++) {
@@ -83,8 +79,8 @@ static void print_memory(const Plan* p) {
 static void print_batches(const Plan* p, size_t here) {
     for (int k = 0; k < NUM_KEEPS; k++) {
         Plan plan = *p;
-        plan.keep = KEEPS[k].keep;
-        printf("  %-16s %-9s", p->model, KEEPS[k].name);
+        plan.keep = keep_of((enum recompute)k);
+        printf("  %-16s %-9s", p->model, recompute_names[k]);
         for (int i = 0; i < NUM_MEMORY_SIZES + (here != 0); i++) {
             const bool is_here = i == NUM_MEMORY_SIZES;
             const size_t bytes = is_here ? here : p->backend->device_memory_usable((size_t)MEMORY_GB[i] << 30);

@@ -84,8 +84,8 @@ TokenHeader token_header(const Config* c) {
     return c->data_format == data_format_nanogpt ? HEADER_OPTIONAL : HEADER_REQUIRED;
 }
 
-static Keep keep_of(const Config* c) {
-    return c->recompute == recompute_all ? RECOMPUTE_ALL : c->recompute == recompute_gelu ? RECOMPUTE_GELU : KEEP_ALL;
+Keep keep_of(enum recompute recompute) {
+    return recompute == recompute_all ? RECOMPUTE_ALL : recompute == recompute_gelu ? RECOMPUTE_GELU : KEEP_ALL;
 }
 
 bool spike_rule_parse(SpikeRule* spikes, const char* skip_z, const char* on_spike, Error* err) {
@@ -160,7 +160,7 @@ bool plan_parse(Plan* p, enum dtype dtype, const Config* c, Error* err) {
                 .max_steps = c->max_steps,
                 .schedule = {.kind = c->schedule, .min_lr_frac = c->min_lr_frac, .decay_frac = c->decay_frac,
                              .warmup_steps = c->warmup_steps},
-                .keep = keep_of(c),
+                .keep = keep_of(c->recompute),
                 .exact = c->attention == attention_exact,
                 .rounds_at_random = c->stochastic_round != 0,
                 .has_zero = c->zero != 0,

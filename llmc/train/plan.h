@@ -116,6 +116,9 @@ void take_folder_tokenizer(Config* c, const char* folder);
 // `folder` had is not read again: the checkpoint has a copy.
 TokenizerPlan tokenizer_plan(const Config* c, const char* folder);
 
+// Returns what a --recompute keeps of the activations.
+Keep keep_of(enum recompute recompute);
+
 // Reads the texts of --skip_z, "LOSS[:NORM]", and --on_spike, "skip" or "stop[:N]". Fails if one is another.
 bool spike_rule_parse(SpikeRule* spikes, const char* skip_z, const char* on_spike, Error* err);
 
