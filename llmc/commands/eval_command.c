@@ -78,7 +78,6 @@ int eval_command(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     char* folder = share_text(comm, comm->rank == 0 ? weights_folder(c) : NULL); // another rank might find a newer one
     const char* what = folder ? folder : "random weights";
     take_data_options(c, folder);
-    take_folder_tokenizer(c, folder);
     if (!config_check_needs(c, EVAL, &err)) { usage_error("%s", err.text); }
     if (scores) { c->document_mask = 0; } // a row of a test set is one document
     check_same_run(comm, c, NULL);

@@ -67,12 +67,10 @@ static size_t export_tensor(Export* e, const WeightType* type, int row, int laye
 // ---------------------------------------------------------------------------------------------------------------------
 // llm.c
 
-static bool write_llmc(Export* e, FILE* f, const char* path, Error* err) {
+static bool write_llmc(Export* e, FILE* f, Error* err) {
     int32_t header[LLMC_MODEL_HEADER / 4];
     const TensorTable* table = &e->model->table;
-    if (!llmc_model_header(header, &e->model->shape, e->type)) {
-        return fail(err, "%s: llm.c has no %s", path, e->type->name); // the command line was checked
-    }
+    llmc_model_header(header, &e->model->shape, e->type);
     fwrite(header, sizeof header, 1, f);
     for (int i = 0; i < table->count; i++) {
         const Tensor* t = &table->row[i];
@@ -90,9 +88,8 @@ static bool write_llmc(Export* e, FILE* f, const char* path, Error* err) {
 // ---------------------------------------------------------------------------------------------------------------------
 // GGUF
 
-static bool write_gguf(Export* e, FILE* f, const char* path, Error* err) {
+static bool write_gguf(Export* e, FILE* f, Error* err) {
     const TensorTable* table = &e->model->table;
-    (void)path;
     if (!gguf_model_header(f, table, &e->model->shape, e->type, e->tokenizer, e->name, err)) { return false; }
     for (int i = 0; i < table->count; i++) {
         for (int l = 0; l < table->row[i].layers; l++) {
@@ -171,7 +168,7 @@ static bool write_hf(Export* e, const char* folder, Error* err) {
 
 typedef struct {
     const char *name, *types;
-    bool (*write)(Export* e, FILE* f, const char* path, Error* err); // NULL: a folder
+    bool (*write)(Export* e, FILE* f, Error* err); // NULL: a folder
 } ExportFormat;
 
 static const ExportFormat FORMATS[] = {
@@ -209,7 +206,7 @@ static bool write_temporary(Export* e, const ExportFormat* format, const char* t
     if (!format->write) { return write_hf(e, temporary, err); }
     FILE* f = fopen(temporary, "wb");
     if (!f) { return fail_system(err, temporary, "create"); }
-    if (format->write(e, f, temporary, err)) { return close_synced(f, temporary, err); }
+    if (format->write(e, f, err)) { return close_synced(f, temporary, err); }
     fclose(f);
     return false;
 }
@@ -232,7 +229,6 @@ static bool export_to(Export* e, const ExportFormat* as, const char* out, Error*
 static Tokenizer* open_model_tokenizer(Config* c, const ModelFile* m) {
     const char* folder = is_directory(m->path) ? m->path : NULL;
     take_data_options(c, folder);
-    take_folder_tokenizer(c, folder);
     if (config_source(c, "tokenizer") == FROM_DEFAULT && m->shape.vocab_size != GPT2_VOCAB) { return NULL; }
     const TokenizerPlan plan = tokenizer_plan(c, folder);
     return open_tokenizer(&plan, &m->shape);

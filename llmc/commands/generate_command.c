@@ -134,7 +134,6 @@ int generate_command(const Config* asked, const Backend* b, enum dtype dtype) {
     char* folder = weights_folder(c);
     Session s = {.samples = (int)c->samples, .is_json = c->json, .weights = folder ? folder : "random weights"};
     take_data_options(c, folder);
-    take_folder_tokenizer(c, folder);
     c->document_mask = 0; // a text is one document
     if (!plan_make(&s.plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
     const GPT2Config* shape = &s.plan.shape;

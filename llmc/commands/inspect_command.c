@@ -61,7 +61,6 @@ int inspect_command(const Config* asked, const Backend* b) {
     if (!inspect_may_replace(path, &err)) { usage_error("%s", err.text); }
     char* folder = weights_folder(c);
     take_data_options(c, folder);
-    take_folder_tokenizer(c, folder);
     c->document_mask = 0; // a text is one document
     if (!plan_make(&plan, b, dtype_fp32, c, folder, &err)) { usage_error("%s", err.text); }
     const double start = seconds_now();

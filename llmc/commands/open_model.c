@@ -30,6 +30,7 @@ void take_data_options(Config* c, const char* folder) {
     if (!config_from_json(c, taken, folder ? folder : "", &err)) { fatal("%s", err.text); }
     json_decref(taken);
     json_decref(state);
+    take_folder_tokenizer(c, folder);
 }
 
 Tokenizer* open_text_tokenizer(const Config* c, const Plan* p, const char* folder, const char* command) {

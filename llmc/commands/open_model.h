@@ -7,7 +7,8 @@
 // stands for random weights. The caller frees it.
 char* weights_folder(const Config* c);
 
-// Takes from a checkpoint of ours the options that go with its tokens; those of the command line override them.
+// Takes from a checkpoint of ours the options that go with its tokens, and from another folder its tokenizer; those of
+// the command line override them.
 void take_data_options(Config* c, const char* folder);
 
 // Opens the tokenizer of weights from `folder` (NULL: random ones), whose device is open: that of a run must be the

@@ -2,14 +2,13 @@
 
 enum { VERSION_FP32 = 3, VERSION_BF16 = 5 };
 
-bool llmc_model_header(int32_t header[LLMC_MODEL_HEADER / 4], const GPT2Config* shape, const WeightType* type) {
-    const bool is_fp32 = !strcmp(type->name, "fp32"), is_bf16 = !strcmp(type->name, "bf16");
+void llmc_model_header(int32_t header[LLMC_MODEL_HEADER / 4], const GPT2Config* shape, const WeightType* type) {
+    const bool is_fp32 = !strcmp(type->name, "fp32");
     const int32_t fields[] = {LLMC_MODEL_MAGIC,  is_fp32 ? VERSION_FP32 : VERSION_BF16, shape->max_seq_len,
                               shape->vocab_size, shape->num_layers,                     shape->num_heads,
                               shape->channels,   shape->padded_vocab_size};
     memset(header, 0, LLMC_MODEL_HEADER);
     memcpy(header, fields, sizeof fields);
-    return is_fp32 || is_bf16;
 }
 
 // Takes the shape and the type from the header.

@@ -19,8 +19,8 @@ typedef struct {
     const WeightType* type;
 } LlmcModel;
 
-// Fills in the header of a model of this shape. Returns false if the format has no such type.
-bool llmc_model_header(int32_t header[LLMC_MODEL_HEADER / 4], const GPT2Config* shape, const WeightType* type);
+// Fills in the header of a model of this shape; the type is fp32 or bf16.
+void llmc_model_header(int32_t header[LLMC_MODEL_HEADER / 4], const GPT2Config* shape, const WeightType* type);
 
 // Opens a file and checks its header and size; llmc_model_close() closes it. Nothing is left open on failure.
 bool llmc_model_open(LlmcModel* m, const char* path, Error* err);
