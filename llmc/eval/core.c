@@ -5,35 +5,35 @@
 
 #define NEXT_LINE "\nAnswer: "
 static const struct {
-    const char *name, *file, *form;
+    const char *name, *file;
+    CoreKind form;
     int shots;
     const char* delimiter;
     double baseline; // in percent
 } TASKS[CORE_TASKS] = {
-    {"hellaswag_zeroshot", "language_understanding/hellaswag", "multiple_choice", 0, " ", 25},
-    {"jeopardy", "world_knowledge/jeopardy_all", "language_modeling", 10, NEXT_LINE, 0},
-    {"bigbench_qa_wikidata", "world_knowledge/bigbench_qa_wikidata", "language_modeling", 10, " ", 0},
-    {"arc_easy", "world_knowledge/arc_easy", "multiple_choice", 10, NEXT_LINE, 25},
-    {"arc_challenge", "world_knowledge/arc_challenge", "multiple_choice", 10, NEXT_LINE, 25},
-    {"copa", "commonsense_reasoning/copa", "multiple_choice", 0, " ", 50},
-    {"commonsense_qa", "commonsense_reasoning/commonsense_qa", "multiple_choice", 10, " ", 20},
-    {"piqa", "commonsense_reasoning/piqa", "multiple_choice", 10, NEXT_LINE, 50},
-    {"openbook_qa", "commonsense_reasoning/openbook_qa", "multiple_choice", 0, " ", 25},
-    {"lambada_openai", "language_understanding/lambada_openai", "language_modeling", 0, " ", 0},
-    {"hellaswag", "language_understanding/hellaswag", "multiple_choice", 10, " ", 25},
-    {"winograd", "language_understanding/winograd_wsc", "schema", 0, " ", 50},
-    {"winogrande", "language_understanding/winogrande", "schema", 0, " ", 50},
-    {"bigbench_dyck_languages", "symbolic_problem_solving/bigbench_dyck_languages", "language_modeling", 10, " ", 0},
-    {"agi_eval_lsat_ar", "symbolic_problem_solving/agi_eval_lsat_ar", "multiple_choice", 3, " ", 20},
-    {"bigbench_cs_algorithms", "symbolic_problem_solving/bigbench_cs_algorithms", "language_modeling", 10, " ", 0},
-    {"bigbench_operators", "symbolic_problem_solving/bigbench_operators", "language_modeling", 10, " ", 0},
-    {"bigbench_repeat_copy_logic", "symbolic_problem_solving/bigbench_repeat_copy_logic", "language_modeling", 10, " ",
-     0},
-    {"squad", "reading_comprehension/squad", "language_modeling", 10, " ", 0},
-    {"coqa", "reading_comprehension/coqa", "language_modeling", 0, " ", 0},
-    {"boolq", "reading_comprehension/boolq", "multiple_choice", 10, NEXT_LINE, 62},
-    {"bigbench_language_identification", "language_understanding/bigbench_language_identification", "multiple_choice",
-     10, " ", 9.1},
+    {"hellaswag_zeroshot", "language_understanding/hellaswag", CORE_CHOICE, 0, " ", 25},
+    {"jeopardy", "world_knowledge/jeopardy_all", CORE_LANGUAGE, 10, NEXT_LINE, 0},
+    {"bigbench_qa_wikidata", "world_knowledge/bigbench_qa_wikidata", CORE_LANGUAGE, 10, " ", 0},
+    {"arc_easy", "world_knowledge/arc_easy", CORE_CHOICE, 10, NEXT_LINE, 25},
+    {"arc_challenge", "world_knowledge/arc_challenge", CORE_CHOICE, 10, NEXT_LINE, 25},
+    {"copa", "commonsense_reasoning/copa", CORE_CHOICE, 0, " ", 50},
+    {"commonsense_qa", "commonsense_reasoning/commonsense_qa", CORE_CHOICE, 10, " ", 20},
+    {"piqa", "commonsense_reasoning/piqa", CORE_CHOICE, 10, NEXT_LINE, 50},
+    {"openbook_qa", "commonsense_reasoning/openbook_qa", CORE_CHOICE, 0, " ", 25},
+    {"lambada_openai", "language_understanding/lambada_openai", CORE_LANGUAGE, 0, " ", 0},
+    {"hellaswag", "language_understanding/hellaswag", CORE_CHOICE, 10, " ", 25},
+    {"winograd", "language_understanding/winograd_wsc", CORE_SCHEMA, 0, " ", 50},
+    {"winogrande", "language_understanding/winogrande", CORE_SCHEMA, 0, " ", 50},
+    {"bigbench_dyck_languages", "symbolic_problem_solving/bigbench_dyck_languages", CORE_LANGUAGE, 10, " ", 0},
+    {"agi_eval_lsat_ar", "symbolic_problem_solving/agi_eval_lsat_ar", CORE_CHOICE, 3, " ", 20},
+    {"bigbench_cs_algorithms", "symbolic_problem_solving/bigbench_cs_algorithms", CORE_LANGUAGE, 10, " ", 0},
+    {"bigbench_operators", "symbolic_problem_solving/bigbench_operators", CORE_LANGUAGE, 10, " ", 0},
+    {"bigbench_repeat_copy_logic", "symbolic_problem_solving/bigbench_repeat_copy_logic", CORE_LANGUAGE, 10, " ", 0},
+    {"squad", "reading_comprehension/squad", CORE_LANGUAGE, 10, " ", 0},
+    {"coqa", "reading_comprehension/coqa", CORE_LANGUAGE, 0, " ", 0},
+    {"boolq", "reading_comprehension/boolq", CORE_CHOICE, 10, NEXT_LINE, 62},
+    {"bigbench_language_identification", "language_understanding/bigbench_language_identification", CORE_CHOICE, 10,
+     " ", 9.1},
 };
 
 TestTask core_task(const char* folder, int i) {

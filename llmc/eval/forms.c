@@ -3,7 +3,8 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // items as text
 
-void item_text_add(ItemText* item, char* context, const char* ending) {
+// Adds an ending, whose text is copied, and its context, which the item then owns.
+static void item_text_add(ItemText* item, char* context, const char* ending) {
     const size_t n = (size_t)item->count++;
     item->contexts = realloc_or_die(item->contexts, (n + 1) * sizeof *item->contexts, "an item of a test set");
     item->endings = realloc_or_die(item->endings, (n + 1) * sizeof *item->endings, "an item of a test set");
@@ -404,11 +405,11 @@ static const TestForm FORMS[] = {
 
 // CORE's three kinds (core.h).
 static const TestForm CORE_FORMS[] = {
-    {.name = "multiple_choice", .norm = BY_TOKEN, .rows = ROWS_PREFIX,
+    [CORE_CHOICE] = {.name = "multiple_choice", .norm = BY_TOKEN, .rows = ROWS_PREFIX,
      .convention = "CORE's rules: lowest loss per token behind what all prompts begin with", .read = read_choices},
-    {.name = "schema", .norm = BY_TOKEN, .rows = ROWS_SUFFIX,
+    [CORE_SCHEMA] = {.name = "schema", .norm = BY_TOKEN, .rows = ROWS_SUFFIX,
      .convention = "CORE's rules: lowest loss per token of what all prompts end with", .read = read_schema},
-    {.name = "language_modeling", .norm = AS_FORESEEN, .rows = ROWS_WHOLE,
+    [CORE_LANGUAGE] = {.name = "language_modeling", .norm = AS_FORESEEN, .rows = ROWS_WHOLE,
      .convention = "CORE's rules: each token of the continuation must be the likeliest",
      .read = read_core_continuation},
 };
@@ -432,9 +433,4 @@ const TestForm* test_form_of(const json_t* line, const char* rules, Error* err) 
 
 const TestForm* test_form_bin(void) { return &FORMS[0]; }
 
-const TestForm* test_form_core(const char* kind) {
-    for (size_t i = 0; i < sizeof CORE_FORMS / sizeof *CORE_FORMS; i++) {
-        if (!strcmp(CORE_FORMS[i].name, kind)) { return &CORE_FORMS[i]; }
-    }
-    return NULL;
-}
+const TestForm* test_form_core(CoreKind kind) { return &CORE_FORMS[kind]; }

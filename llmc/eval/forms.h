@@ -54,9 +54,6 @@ typedef struct {
 // Returns the bytes of a text without the white space at its end, that of ASCII which Python's strip() removes.
 size_t trimmed_length(const char* text);
 
-// Adds an ending, whose text is copied, and its context, which the item then owns.
-void item_text_add(ItemText* item, char* context, const char* ending);
-
 // Frees the texts; the item is empty then.
 void item_text_free(ItemText* item);
 
@@ -76,5 +73,8 @@ const TestForm* test_form_of(const json_t* line, const char* rules, Error* err);
 // Returns the form of llm.c's .bin.
 const TestForm* test_form_bin(void);
 
-// Returns CORE's form of an icl_task_type; NULL if there is none.
-const TestForm* test_form_core(const char* kind);
+// CORE's kinds of tasks (core.h): multiple_choice, schema, language_modeling.
+typedef enum { CORE_CHOICE, CORE_SCHEMA, CORE_LANGUAGE } CoreKind;
+
+// Returns the form of a kind.
+const TestForm* test_form_core(CoreKind kind);

@@ -120,17 +120,18 @@ TEST(rules_have_parts_in_any_order) {
 
 // Tasks as those of CORE, of files that dev/golden/prompts.py wrote.
 static const struct {
-    const char *name, *file, *form;
+    const char *name, *file;
+    CoreKind form;
     int shots;
     const char* delimiter;
     double baseline;
 } TASKS[] = {
-    {"choices_zeroshot", "a/choices", "multiple_choice", 0, " ", 0.25},
-    {"choices", "a/choices", "multiple_choice", 3, "\nAnswer: ", 0.403},
-    {"long", "a/long", "multiple_choice", 10, " ", 0.5},
-    {"pronouns", "b/schema", "schema", 2, " ", 0.5},
-    {"last_word", "b/words", "language_modeling", 0, " =", 0},
-    {"answers", "b/answers", "language_modeling", 4, "\nAnswer:", 0},
+    {"choices_zeroshot", "a/choices", CORE_CHOICE, 0, " ", 0.25},
+    {"choices", "a/choices", CORE_CHOICE, 3, "\nAnswer: ", 0.403},
+    {"long", "a/long", CORE_CHOICE, 10, " ", 0.5},
+    {"pronouns", "b/schema", CORE_SCHEMA, 2, " ", 0.5},
+    {"last_word", "b/words", CORE_LANGUAGE, 0, " =", 0},
+    {"answers", "b/answers", CORE_LANGUAGE, 4, "\nAnswer:", 0},
 };
 enum { NUM_TASKS = sizeof TASKS / sizeof *TASKS };
 

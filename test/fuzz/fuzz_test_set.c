@@ -4,14 +4,13 @@
 
 enum { T = 24, V = 257 };
 
-// Reads a file as a set or, if a kind is given, as a task of CORE.
-static void read_set(char* path, const Tokenizer* t, const char* rules, int shots, const char* kind) {
+// Reads a file as a set or, if a form is given, as a task of CORE.
+static void read_set(char* path, const Tokenizer* t, const char* rules, int shots, const TestForm* form) {
     Error err;
     TestSet s;
     const TestSetOptions options = {.tokenizer = t, .T = T, .vocab_size = V, .rules = rules, .shots = shots};
-    const TestTask task = {.name = "task", .path = path, .delimiter = "\n", .shots = shots,
-                           .form = kind ? test_form_core(kind) : NULL};
-    if (!test_set_open(&s, path, kind ? &task : NULL, &options, &err)) { return; }
+    const TestTask task = {.name = "task", .path = path, .delimiter = "\n", .shots = shots, .form = form};
+    if (!test_set_open(&s, path, form ? &task : NULL, &options, &err)) { return; }
     for (size_t i = 0; i < s.num_rows; i++) {
         const TestRow* row = &s.rows[i];
         if (row->scored < 1 || row->scored >= row->tokens || row->tokens > T + 1) { abort(); }
@@ -37,9 +36,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Tokenizer t = tokenizer_bytes();
     read_set(path, &t, "llm.c", 0, NULL);
     read_set(path, &t, "lm-eval", 1, NULL);
-    read_set(path, &t, "llm.c", 2, "multiple_choice");
-    read_set(path, &t, "llm.c", 1, "schema");
-    read_set(path, &t, "llm.c", 2, "language_modeling");
+    read_set(path, &t, "llm.c", 2, test_form_core(CORE_CHOICE));
+    read_set(path, &t, "llm.c", 1, test_form_core(CORE_SCHEMA));
+    read_set(path, &t, "llm.c", 2, test_form_core(CORE_LANGUAGE));
     tokenizer_free(&t);
     free(file);
     return 0;
