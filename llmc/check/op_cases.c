@@ -434,7 +434,7 @@ void op_stage(OpCase* c, CaseStage stage) {
     OPS[c->op].function(c);
 }
 
-size_t elem_bytes(const Backend* b, Elem elem) {
+static size_t elem_bytes(const Backend* b, Elem elem) {
     return elem == ELEM_STORED     ? b->element_bytes
            : elem == ELEM_RESIDUAL ? b->residual_bytes
            : elem == ELEM_FLOAT    ? sizeof(float)

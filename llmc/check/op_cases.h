@@ -93,9 +93,6 @@ void op_stage(OpCase* c, CaseStage stage);
 // that take documents: long ones, single tokens, multiples of tiles and others.
 int op_document_end(const OpSizes* s, int b, int k, int begin);
 
-// Returns the bytes of one element on a backend.
-size_t elem_bytes(const Backend* b, Elem elem);
-
 // Returns the bytes of a tensor on the case's backend.
 size_t op_bytes(const OpCase* c, const OpTensor* t);
 

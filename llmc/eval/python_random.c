@@ -25,7 +25,8 @@ static void next_state(uint32_t* s) {
     }
 }
 
-uint32_t python_random_bits(PythonRandom* r) {
+// Returns random.getrandbits(32).
+static uint32_t random_bits(PythonRandom* r) {
     if (r->at == MT_WORDS) {
         next_state(r->state);
         r->at = 0;
@@ -42,7 +43,7 @@ static size_t number_below(PythonRandom* r, size_t n) {
     int bits = 0;
     while (n >> bits) { bits++; }
     for (;;) {
-        const size_t number = python_random_bits(r) >> (32 - bits);
+        const size_t number = random_bits(r) >> (32 - bits);
         if (number < n) { return number; }
     }
 }

@@ -17,9 +17,6 @@ typedef struct {
 // Returns random.Random(seed).
 PythonRandom python_random(uint32_t seed);
 
-// Returns random.getrandbits(32).
-uint32_t python_random_bits(PythonRandom* r);
-
 // random.shuffle(): permutes the indices in `order` (n).
 void python_shuffle(PythonRandom* r, size_t* order, size_t n);
 

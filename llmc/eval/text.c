@@ -37,7 +37,8 @@ static void cut_document(TestSet* s, const Tokenizer* t, size_t begin, size_t en
     }
 }
 
-void text_set_cut(TestSet* s, const Tokenizer* t, int T, int stride) {
+// Cuts the documents of s->tokens, each of which begins with an end-of-text token, into windows.
+static void cut_documents(TestSet* s, const Tokenizer* t, int T, int stride) {
     const TokenList* tokens = &s->tokens;
     for (size_t begin = 0, end; begin < tokens->count; begin = end) {
         end = begin + 1;
@@ -63,7 +64,7 @@ static void open_text(TestSet* s, char* path, const char* field, const TestSetOp
                    .tokens = token_list(), .baseline = NAN};
     if (!options->tokenizer) { fatal("--text %s is text, which needs a --tokenizer", path); }
     encode_input(&reading, options->tokenizer, &start, append_tokens, &s->tokens);
-    text_set_cut(s, options->tokenizer, options->T, stride);
+    cut_documents(s, options->tokenizer, options->T, stride);
     if (!s->num_rows) { fatal("--text %s: there is nothing to score in it", path); }
     s->convention = stride ? format("%s; context %d, stride %d", s->form->convention, options->T, stride)
                            : format("%s; context %d", s->form->convention, options->T);

@@ -19,6 +19,3 @@
 // line of JSON or of a row; 0 <= stride <= T, 0: none. Returns an array of *count sets, which test_sets_close() frees;
 // ends the program if a file cannot be read, or has nothing that could be scored.
 TestSet* text_sets_open(const char* files, const char* field, const TestSetOptions* options, int stride, int* count);
-
-// Cuts the documents of s->tokens, each of which begins with an end-of-text token, into windows.
-void text_set_cut(TestSet* s, const Tokenizer* t, int T, int stride);

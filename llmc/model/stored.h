@@ -25,12 +25,7 @@ static inline float as_stored(const Backend* b, float value) {
     return stores_fp16(b) ? fp16_value(fp16_nearest(value)) : bf16_value(bf16_nearest(value));
 }
 
-// Returns the largest relative error of rounding to the storage type, where it is normal.
-static inline double unit_roundoff(const Backend* b) {
-    return !stores_16_bits(b) ? 0x1p-24 : stores_fp16(b) ? 0x1p-11 : 0x1p-8;
-}
-
-// The same for the residual stream, whose elements of 16 bits are bf16 (backend.h).
+// For the residual stream, whose elements of 16 bits are bf16 (backend.h).
 static inline bool residual_is_bf16(const Backend* b) { return b->residual_bytes == sizeof(uint16_t); }
 
 static inline float residual_get(const Backend* b, const void* x, size_t i) {

@@ -96,7 +96,8 @@ bool is_one_of(const char* value, const char* choices) {
     return false;
 }
 
-char* option_choices(const Option* o) {
+// Returns the choices as "choice|choice|..."; the caller frees the text.
+static char* option_choices(const Option* o) {
     char* text = format("%s", o->choices[0]);
     for (int i = 1; o->choices[i]; i++) { append_format(&text, "|%s", o->choices[i]); }
     return text;

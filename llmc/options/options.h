@@ -157,9 +157,6 @@ char* option_unknown(const OptionTable* table, const char* name, const char* bef
 // Returns true if `value` is one of "choice|choice|...".
 bool is_one_of(const char* value, const char* choices);
 
-// Returns the choices as "choice|choice|..."; the caller frees the text.
-char* option_choices(const Option* o);
-
 // Returns the index of a word among `names`, a list that NULL ends; -1 if it is not there, or NULL itself.
 int choice_find(const char* const* names, const char* word);
 

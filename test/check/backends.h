@@ -20,6 +20,11 @@ extern const Backend cpu_fp32_generic; // its plain loops are the reference
 static const DeviceOptions FAST = {.fused = true, .flash = true}, UNFUSED = {.fused = false, .flash = false},
                            PLAIN = {.plain = true};
 
+// Returns the largest relative error of rounding to the storage type, where it is normal.
+static inline double unit_roundoff(const Backend* b) {
+    return !stores_16_bits(b) ? 0x1p-24 : stores_fp16(b) ? 0x1p-11 : 0x1p-8;
+}
+
 static inline bool runs_here(const Backend* b) {
     return b->is_host ? find_cpu_backend(dtype_of_storage(b), (enum cpu)choice_find(cpu_names, b->level)) == b : b->device_exists();
 }
