@@ -1,6 +1,6 @@
 #include "inspect.h"
 
-// Parameters of a part: its weight and its bias.
+// Parameters of a part: its weight, or its bias.
 typedef struct {
     float* at;
     size_t count;

@@ -93,7 +93,7 @@ typedef struct {
                      // through embedding and attention together
 } KVCache;
 
-// Sums of a step, in device memory: of the losses, of three votes of the ranks (train.c), of the gradient's squares
+// Sums of a step, in device memory: of the losses, of three votes of the ranks (ranks.c), of the gradient's squares
 // (optimizer.c).
 enum { SUM_LOSS, SUM_STOP, SUM_SAVE, SUM_SLOW, SUM_NORM, NUM_SUMS };
 
