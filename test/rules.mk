@@ -110,9 +110,10 @@ $(BUILD)/count_collectives.so: test/comm/count_collectives.c
 
 tests: $(TESTS) $(RANK_TOOLS)
 
-# Tests that scripts/test.sh runs optimized: of kernels, and those that count much. The others it runs with sanitizers.
+# Tests that scripts/test.sh runs optimized: of kernels, those that count much, and test_connect, which
+# test/comm/hosts.sh starts. The others it runs with sanitizers.
 optimized_tests: $(BACKEND_TESTS) $(filter %/test_amx,$(TESTS)) $(RANK_TOOLS) $(addprefix $(BUILD)/,\
-    test_flips test_law test_rng test_stories test_mix test_prepare test_prompts test_tokenizer)
+    test_flips test_law test_rng test_stories test_mix test_prepare test_prompts test_tokenizer test_connect)
 
 # fuzz targets, with clang's libFuzzer: build/fuzz/fuzz_*
 fuzz:

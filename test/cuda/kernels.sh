@@ -56,6 +56,7 @@ plain_kernels_agree() {
 fp16_agrees() {
     has_fp16 || { expect 2 'built without its kernels' "$cuda" check $even --dtype fp16; return; }
     must env EMU_CC=90 "$cuda" check $even --dtype fp16 --max_steps 2
+    must "$cuda" check --model L=1,H=1,C=16,T=16,V=4203 --batch_size 1 --dtype fp16 $once
     must env EMU_CUDNN=1 "$cuda" check $even --dtype fp16 --attention cudnn $once
     [ -n "$long" ] || return # the other kernels are bf16's templates
     must "$cuda" check $odd --dtype fp16 --fused 0 $once

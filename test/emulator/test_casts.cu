@@ -170,9 +170,9 @@ TEST(a_weight_is_cast_when_it_is_new_or_changed_and_goes_with_its_memory) {
 
 // Only the matrices of the blocks are cast, neither the embedding nor vectors.
 TEST(the_plan_of_memory_counts_the_matrices_of_the_blocks) {
-    const Tensor list[] = {{"wte", 1, ONCE, 64, 32, 64, INIT_ZERO, AS_IS, NULL, 0, 0, 0},
-                           {"bias", 1, EACH, 1, 96, 1, INIT_ZERO, AS_IS, NULL, 0, 0, 0},
-                           {"weight", 1, EACH, 96, 32, 96, INIT_ZERO, AS_IS, NULL, 0, 0, 0}};
+    const Tensor list[] = {{"wte", 1, ONCE, 64, 32, 64, INIT_ZERO, AS_IS, NULL, NULL, 0, 0, 0},
+                           {"bias", 1, EACH, 1, 96, 1, INIT_ZERO, AS_IS, NULL, NULL, 0, 0, 0},
+                           {"weight", 1, EACH, 96, 32, 96, INIT_ZERO, AS_IS, NULL, NULL, 0, 0, 0}};
     const TensorTable table = tensors_layout(list, 3, 5);
     const size_t N = 48, C = 32, matrices = 5 * 96 * 32;
     EXPECT(fp8_bytes(&table, true, N, C) == 2 * matrices + 9 * N * C);
