@@ -187,11 +187,11 @@ record = $(if $(call differ,$(file <$(BUILD)/$(1)),$(2)),$(file >$(BUILD)/$(1),$
 $(call record,settings,$(CC) $(CFLAGS) $(KERNEL_OPT_$(config)) $(TEST_OPT_$(config)) $(HARDEN) $(LDFLAGS) $(LEVELS) \
     $(MPI))
 $(call record,cuda_settings,$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS))
-$(call record,cuda_types,$(CUDA_TYPES))
+$(call record,cuda_link_settings,$(CUDA_TYPES))
 FLAGGED := llmc/base/release llmc/commands/version llmc/prepare/compression
 $(call record,file_settings,$(foreach f,$(FLAGGED),$(FLAGS_$(f))) $(LDLIBS)) # then all programs are linked again
 $(FLAGGED:%=$(BUILD)/%.o): $(BUILD)/file_settings
-%settings %/cuda_types: ;
+%settings: ;
 
 # A source that was moved or deleted, and that a dependency file still names, stops no build.
 llmc/%: ;

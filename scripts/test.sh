@@ -35,11 +35,12 @@ for g in $counted; do
 done
 export long
 
-# Without a GPU here, the GPU trainer is built for those GPUs and types that it was built for before, on a clean checkout
-# for one and without fp16's kernels, which are bf16's: each takes nvcc half a minute. `long`: for those that make chooses.
+# Without a GPU here, the GPU trainer is built for those GPUs and types that it was built for before, on a clean
+# checkout for one and without fp16's kernels, which are bf16's: each takes nvcc half a minute. `long`: for those that
+# make chooses.
 if [ -z "$long" ] && [ -z "${GPU:-}" ] && ! nvidia-smi -L >/dev/null 2>&1; then
     GPU=$(grep -so 'code=sm_[0-9a-z]*' build/release/cuda_settings | cut -d _ -f 2 | grep . || echo 90)
-    CUDA_TYPES=$(cat build/release/cuda_types 2>/dev/null || echo fp32 bf16)
+    CUDA_TYPES=$(cat build/release/cuda_link_settings 2>/dev/null || echo fp32 bf16)
     export CUDA_TYPES
 fi
 export GPU="${GPU:-}"
@@ -65,20 +66,23 @@ compile_emu() {
 # Test programs run once: those of kernels, and those that count much, optimized (`unit`); the others with sanitizers,
 # where the same tests find more. If only one of these groups is asked for, and in `long`, it runs all of them.
 counting="test_flips test_law test_rng test_stories"
-shares_tests=
-[ -n "$long" ] || [ "$groups" != "$all coverage" ] || shares_tests=1
-build() { compile all "${shares_tests:+optimized_}tests"; }
+optimized=
+[ -n "$long" ] || [ "$groups" != "$all coverage" ] ||
+    optimized="test_matmul test_attention test_gpt2 test_score test_cpu test_attention_forms test_operations
+        test_generate $(uname -m | sed -n 's/x86_64/test_amx/p') $counting test_mix=killed
+        test_prepare=killed,are_shuffled,resume_within test_prompts=core_is_that,perplexities
+        test_tokenizer=linear,all_code test_backends"
+build() {
+    programs=tests
+    # test_connect: hosts starts it
+    [ -z "$optimized" ] || programs="rank_tools $(printf 'build/release/%s\n' test_connect $optimized | cut -d = -f 1)"
+    compile all $programs
+}
 headers() {
     command -v c++ >/dev/null || { echo "skipped: no C++ compiler"; return 77; }
     make -s headers && limited sh test/rooms.sh
 }
-unit() {
-    set --
-    [ -z "$shares_tests" ] || set -- test_matmul test_attention test_gpt2 test_score test_cpu test_attention_forms \
-        test_operations test_generate test_amx $counting test_mix=killed test_tokenizer=linear,all_code \
-        test_prepare=killed,are_shuffled,resume_within test_prompts=core_is_that,perplexities test_backends
-    limited sh test/run.sh build/release "$@"
-}
+unit() { limited sh test/run.sh build/release $optimized; }
 smoke() { compile_emu && limited sh test/smoke.sh $emu; }
 scripts() { limited sh test/scripts.sh; }
 portable() { limited sh test/portable.sh; }
@@ -104,16 +108,15 @@ ranks() { limited sh test/comm/ranks.sh; }
 # Builds with AddressSanitizer and UBSan; of the CPU's kernels only the generic ones and the best, and not fp16's, which
 # are bf16's templates.
 sanitized() { # TARGET
-    levels='' fp32='' bf16=''
-    if [ "$(uname -m)" != x86_64 ]; then :
-    elif grep -q avx512_bf16 /proc/cpuinfo; then levels="avx512 avx512_bf16" fp32=avx512 bf16=avx512_bf16
-    elif grep -q avx512vl /proc/cpuinfo; then levels=avx512 fp32=avx512 bf16=avx512
-    else levels=avx2 fp32=avx2 bf16=avx2; fi
+    fp32='' bf16=''
+    [ "$(uname -m)" != x86_64 ] || fp32=avx2 bf16=avx2
+    ! grep -qs avx512vl /proc/cpuinfo || fp32=avx512 bf16=avx512
+    ! grep -qs avx512_bf16 /proc/cpuinfo || bf16=avx512_bf16
     objects=
     for o in fp32/generic bf16/generic ${fp32:+fp32/$fp32 bf16/$bf16}; do
         objects="$objects build/sanitize/cpu/$o.o"
     done
-    flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="generic $levels" CPU_OBJECTS="$objects" "$1"
+    flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="generic $fp32 $bf16" CPU_OBJECTS="$objects" "$1"
 }
 # Tests that compare bits or speeds find nothing more here and run only in `long`.
 sanitize() {

@@ -6,7 +6,7 @@
 #   make fuzz            the fuzz targets, with clang (build/fuzz/*)
 #   make lint            clang-tidy and cppcheck, where they are installed
 
-.PHONY: emu tests optimized_tests test headers fuzz fuzzers mutators lint libraries
+.PHONY: emu tests rank_tools test headers fuzz fuzzers mutators lint libraries
 
 # config=sanitize, and thread and memcheck for test/watched.sh: reports data races (CC=clang); not too slow under
 # valgrind
@@ -108,12 +108,8 @@ $(BUILD)/count_collectives.so: test/comm/count_collectives.c
 	@mkdir -p $(@D)
 	$(WITH_MPI) -O1 -fPIC -shared $< -o $@
 
-tests: $(TESTS) $(RANK_TOOLS)
-
-# Tests that scripts/test.sh runs optimized: of kernels, those that count much, and test_connect, which
-# test/comm/hosts.sh starts. The others it runs with sanitizers.
-optimized_tests: $(BACKEND_TESTS) $(filter %/test_amx,$(TESTS)) $(RANK_TOOLS) $(addprefix $(BUILD)/,\
-    test_flips test_law test_rng test_stories test_mix test_prepare test_prompts test_tokenizer test_connect)
+rank_tools: $(RANK_TOOLS)
+tests: $(TESTS) rank_tools
 
 # fuzz targets, with clang's libFuzzer: build/fuzz/fuzz_*
 fuzz:

@@ -1,7 +1,7 @@
 // Records recurring work as a CUDA graph (stream capture) and replays it, so that the driver is called once for all of
-// its kernels. A step of GPT-2 124M is about 390 launches (as the emulator counts; cuBLASLt may make two launches of one
-// call). At large batches a graph gains almost nothing, because launches are queued long before they run. It gains most
-// at small batches, where launching a kernel takes longer than running it.
+// its kernels. A step of GPT-2 124M is about 390 launches (as the emulator counts; cuBLASLt may make two launches of
+// one call). At large batches a graph gains almost nothing, because launches are queued long before they run. It gains
+// most at small batches, where launching a kernel takes longer than running it.
 //
 // A graph contains the arguments of its launches by value: sizes, factors, addresses. It is therefore valid for one set
 // of the work's arguments. Batches alternate between two buffers, so a recording keeps two graphs. The second graph

@@ -17,8 +17,8 @@ SMALLER      := $(if $(and $(NVCC),$(word 2,$(GPUS))),$(if $(findstring release 
 CUDNN_OBJECT  := $(if $(filter 1,$(CUDNN)),$(BUILD)/attention_cudnn.o)
 CUDA_LIBS     := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -static-libstdc++ -lcudart_static -lrt
 CUDA_LINKED   := $(CUDA_OBJECTS) $(CUDNN_OBJECT) $(BUILD)/reached.o $(FP32_OBJECTS) $(LIBRARY)
-$(BUILD)/train_gpt2cu: $(MAIN_OBJECT) $(CUDA_LINKED) $(BUILD)/cuda_types | $(MPI_LIBRARY)
-	$(CXX) $(LDFLAGS) $(FOR_MPI) $(filter-out %/cuda_types,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
+$(BUILD)/train_gpt2cu: $(MAIN_OBJECT) $(CUDA_LINKED) $(BUILD)/cuda_link_settings | $(MPI_LIBRARY)
+	$(CXX) $(LDFLAGS) $(FOR_MPI) $(filter-out %settings,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
 # cuBLASLt's, NCCL's and cuDNN's functions that they call: these libraries are opened by the program
 $(BUILD)/reached.list: $(CUDA_OBJECTS) $(CUDNN_OBJECT)
 	nm -u $^ | sed -nE 's/^ *U ((cublasLt|nccl|cudnn)[A-Z][A-Za-z0-9]*)$$/REACH \1/p' | sort -u >$@

@@ -1,8 +1,8 @@
 // GPT-2 in GGUF files, as llama.cpp's architecture "gpt2" has it.
 //
-// Names of tensors are in GPT2_PARAMS (gpt2.h); matrices lie in memory as ours do. V is unpadded; ids that the tokenizer
-// does not have are [PADid]. Vectors and position_embd stay F32, as llama.cpp's converter leaves them. There is no
-// output.weight: the classifier is token_embd.
+// Names of tensors are in GPT2_PARAMS (gpt2.h); matrices lie in memory as ours do. V is unpadded; ids that the
+// tokenizer does not have are [PADid]. Vectors and position_embd stay F32, as llama.cpp's converter leaves them. There
+// is no output.weight: the classifier is token_embd.
 //
 //   general.architecture "gpt2", .name, .file_type; .quantization_version 2 if blocks are quantized
 //   gpt2.context_length, .embedding_length, .feed_forward_length, .block_count, .attention.head_count

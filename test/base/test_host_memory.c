@@ -46,7 +46,7 @@ TEST(cgroups_of_version_1) {
     EXPECT(cgroups_memory_left(root) == 720);
 }
 
-// What is in use already cannot be used again.
+// A limit counts less what is in use already.
 TEST(limits_of_the_process_count_less_its_use) {
     const size_t more = (size_t)64 << 20;
     Error err;

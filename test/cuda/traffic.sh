@@ -1,7 +1,7 @@
 #!/bin/sh
 # Counts the memory traffic of the kernels of a training step under the emulator (test/emulator/include/emu/traffic.h).
-# A kernel may move the least sectors of global memory, and 1.1 times the least wavefronts of shared memory. The shape has
-# whole tiles: C = 128 is a row of 32 lanes that load 16 bytes each.
+# A kernel may move the least sectors of global memory, and 1.1 times the least wavefronts of shared memory. The shape
+# has whole tiles: C = 128 is a row of 32 lanes that load 16 bytes each.
 # sh test/cuda/traffic.sh build/emu-check [WORD...]: the tables are written to the folder
 . "$(dirname "$0")/../lib.sh"
 T=128

@@ -177,8 +177,8 @@ CODE
     )
 }
 
-# Compiles the tests with NVIDIA's own headers, if nvcc is installed: static assertions compare constants. g++ is enough,
-# and faster, for programs without kernels.
+# Compiles the tests with NVIDIA's own headers, if nvcc is installed: static assertions compare constants. g++ is
+# enough, and faster, for programs without kernels.
 run_nvcc() {
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
     if [ -z "$nvcc" ]; then

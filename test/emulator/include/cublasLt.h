@@ -3,9 +3,9 @@
 // compares them where that is installed.
 //
 // Emulated: fp32, bf16, fp16 and fp8 matrices, column-major, strided batches, compute types 32F and 32F_FAST_TF32, the
-// epilogues BIAS, GELU_AUX_BIAS and DGELU. A workspace is overwritten up to the size that an algorithm asks for, so that
-// sharing it between streams shows. The heuristic's algorithms cut the sum over k differently and so differ in their
-// last bits, as on a GPU.
+// epilogues BIAS, GELU_AUX_BIAS and DGELU. A workspace is overwritten up to the size that an algorithm asks for, so
+// that sharing it between streams shows. The heuristic's algorithms cut the sum over k differently and so differ in
+// their last bits, as on a GPU.
 #pragma once
 #include "cuda_runtime.h"
 #include <cstddef>

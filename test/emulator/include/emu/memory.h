@@ -9,6 +9,7 @@
 #include "error.h"
 #include <map>
 #include <csignal>
+#include <string>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
@@ -84,27 +85,34 @@ inline bool is_pinned(const void* p) {
     return a && (char*)p < a->first + a->second;
 }
 
-// The allocations that kernels accessed last, each by a page of it: nearly every access is to one of them.
-struct Recent {
+// A device allocation.
+struct Allocation {
     const char* first;
     size_t bytes; // 0: none
 };
-inline Recent recent_allocations[64];
+// Those that kernels accessed last, each by a page of it: nearly every access is to one of them.
+inline Allocation recent_allocations[64];
 
-EMU_UNSEEN inline Recent& recent_allocation(const void* p) { return recent_allocations[(uintptr_t)p / PAGE % 64]; }
+EMU_UNSEEN inline Allocation& recent_allocation(const void* p) { return recent_allocations[(uintptr_t)p / PAGE % 64]; }
 
 inline void audit_touch(const char* allocation, size_t offset, size_t n); // audit.h
+
+// Returns the allocation that [p, p + n), in device memory, lies within; ends the program if there is none. place():
+// how the message begins.
+template <class Place> Allocation allocation_of(const void* p, size_t n, Place place) {
+    auto* a = allocation_before(mem.live, p);
+    const size_t offset = a ? (size_t)((const char*)p - a->first) : 0;
+    if (a && offset <= a->second && n <= a->second - offset) { return {a->first, a->second}; }
+    const std::string begin = place();
+    if (!a) { die("%s: %zu bytes before the first allocation, or in a freed one", begin.c_str(), n); }
+    die("%s: %zu bytes at offset %zu of an allocation of %zu, or in a freed one", begin.c_str(), n, offset, a->second);
+}
 
 // Ends the program unless [p, p + n) lies within one device allocation.
 inline void check_range(const void* p, size_t n, const char* what) {
     if (!on_device(p)) { die("%s: %p is not device memory", what, p); }
-    auto* a = allocation_before(mem.live, p);
-    if (!a) { die("%s: %p is not allocated", what, p); }
-    size_t offset = (size_t)((char*)p - a->first);
-    if (offset > a->second || n > a->second - offset) {
-        die("%s: %zu bytes at offset %zu of an allocation of %zu", what, n, offset, a->second);
-    }
-    if (audits) { audit_touch(a->first, offset, n); }
+    const Allocation a = allocation_of(p, n, [&] { return what; });
+    if (audits) { audit_touch(a.first, (size_t)((const char*)p - a.first), n); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -254,7 +262,7 @@ inline bool release(void* p) {
     else if (begin < end) { madvise((void*)begin, end - begin, MADV_DONTNEED); }
     mem.used -= it->second;
     mem.live.erase(it);
-    for (Recent& r : recent_allocations) { r = {}; }
+    for (Allocation& r : recent_allocations) { r = {}; }
     return true;
 }
 

@@ -6,10 +6,13 @@
 
 namespace emu {
 
-EMU_UNSEEN inline bool in_shared(const char* p) {
-    if ((size_t)(p - S->dyn) < S->dyn_n) { return true; }
+// Returns true if [p, p + n) lies within the dynamic shared memory or one static array of this block.
+EMU_UNSEEN inline bool in_shared(const void* p, size_t n) {
+    const char* c = (const char*)p;
+    if (c >= S->dyn && c + n <= S->dyn + S->dyn_n) { return true; }
     for (unsigned i = 0; i < S->shared_count; i++) {
-        if ((size_t)(p - S->shared[i].begin) < S->shared[i].bytes) { return true; }
+        const SharedArray& a = S->shared[i];
+        if (c >= a.begin && c + n <= a.begin + a.bytes) { return true; }
     }
     return false;
 }

@@ -1,5 +1,5 @@
-// The check of accesses (emucc --check). It ends the program at one outside of a device allocation, or behind the dynamic
-// shared memory.
+// The check of accesses (emucc --check). It ends the program at one outside of a device allocation, or behind the
+// dynamic shared memory.
 //
 // It reports a race of two threads of a launch that access the same two bytes, at least one of them writing, if nothing
 // between orders the accesses. hooks.h reports each access; of every two bytes the last write and the last read
@@ -174,22 +174,14 @@ EMU_UNSEEN inline bool race_cells(const void* p, size_t n, bool device, bool wri
     return true;
 }
 
-// Returns the allocation that holds the n bytes of device memory at p; ends the program if none does.
-inline Recent find_allocation(const void* p, size_t n, void* pc) {
-    auto* a = allocation_before(mem.live, p);
-    const size_t offset = a ? (size_t)((const char*)p - a->first) : 0;
-    if (a && offset <= a->second && n <= a->second - offset) { return {a->first, a->second}; }
-    const std::string place = where(*cur) + ", " + place_of(pc_in_program(pc));
-    if (!a) { die("%s: %zu bytes before the first allocation, or in a freed one", place.c_str(), n); }
-    die("%s: %zu bytes at offset %zu of an allocation of %zu, or in a freed one", place.c_str(), n, offset, a->second);
-}
-
 // Ends the program unless n bytes of device memory at p lie in one allocation.
 EMU_UNSEEN inline void check_allocation(const void* p, size_t n, void* pc) {
-    Recent& r = recent_allocation(p);
-    const size_t offset = (size_t)((const char*)p - r.first);
-    if (offset >= r.bytes || n > r.bytes - offset) { EMU_QUIETLY(r = find_allocation(p, n, pc)); }
-    if (audits) { EMU_QUIETLY(audit_touch(r.first, (size_t)((const char*)p - r.first), n)); }
+    Allocation& a = recent_allocation(p);
+    const size_t offset = (size_t)((const char*)p - a.first);
+    if (offset >= a.bytes || n > a.bytes - offset) {
+        EMU_QUIETLY(a = allocation_of(p, n, [&] { return where(*cur) + ", " + place_of(pc_in_program(pc)); }));
+    }
+    if (audits) { EMU_QUIETLY(audit_touch(a.first, (size_t)((const char*)p - a.first), n)); }
 }
 
 // Checks and notes an access of the current thread, at `pc`, to n bytes at p.
@@ -197,7 +189,7 @@ EMU_UNSEEN inline void check_access(const void* p, size_t n, bool writes, void* 
     const bool device = on_device(p);
     if (device) {
         check_allocation(p, n, pc);
-    } else if (!in_shared((const char*)p) || !in_shared((const char*)p + n - 1)) {
+    } else if (!in_shared(p, n)) {
         if ((size_t)((const char*)p - S->dyn) >= MAX_DYNAMIC_SHARED) { return; }
         EMU_QUIETLY(die("%s, %s: %zu bytes behind the dynamic shared memory", where(*cur).c_str(),
                         place_of(pc_in_program(pc)).c_str(), n));

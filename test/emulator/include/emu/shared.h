@@ -41,15 +41,9 @@ template <class T> EMU_UNSEEN inline void shared(T& array) {
     EMU_QUIET(0);
 }
 
-// Ends the program unless [p, p + n) lies within the dynamic shared memory or one static array of this block.
+// Ends the program unless in_shared(p, n).
 EMU_UNSEEN inline void check_shared(const void* p, size_t n, const char* what) {
-    const char* c = (const char*)p;
-    bool inside = c >= S->dyn && c + n <= S->dyn + S->dyn_n;
-    for (unsigned i = 0; i < S->shared_count; i++) {
-        const SharedArray& a = S->shared[i];
-        inside |= c >= a.begin && c + n <= a.begin + a.bytes;
-    }
-    if (!inside) { die("%s: %s: %p, %zu bytes, is not shared memory", where(*cur).c_str(), what, p, n); }
+    if (!in_shared(p, n)) { die("%s: %s: %p, %zu bytes, is not shared memory", where(*cur).c_str(), what, p, n); }
 }
 
 EMU_UNSEEN inline uint32_t to_shared(const void* p) {

@@ -212,7 +212,7 @@ inline void traffic_piece(uintptr_t at, size_t size, const CodePlace& place) {
 // Notes an access of the current thread, at `pc`, to n bytes at p. As nvcc must, it is split into pieces of at most
 // `widest` bytes that are aligned to their size.
 inline void traffic_access(const void* p, size_t n, bool writes, void* pc, size_t widest) {
-    if (!cur || (!on_device(p) && !in_shared((const char*)p))) { return; }
+    if (!cur || (!on_device(p) && !in_shared(p, 1))) { return; }
     const CodePlace place = {pc_in_program(pc), !on_device(p), writes};
     for (uintptr_t at = (uintptr_t)p, end = at + n; at < end;) {
         size_t size = std::min(widest, (size_t)(at & -at));
