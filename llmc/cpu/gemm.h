@@ -49,6 +49,7 @@ enum {
     ROWS = C_GROUPS * GROUP, // of a block of c; b is packed again for each (tile.h)
     DEPTH_UNIT = 32,         // depths of blocks are multiples of it
     CLAIMS = 8,              // blocks of c for each thread, from which on threads claim them; chosen, not measured
+    FEW_CLAIMS = 4,          // the same where threads of equal speed get equally many
     // rows of a or b packed at a time where they lie along k, so that memory is read in order
     PACK_STEP = KR > 8 ? KR : 8
 };
@@ -253,6 +254,22 @@ static inline Blocks gemm_blocks(const Gemm* g, Range rows, Range cols) {
     return all;
 }
 
+// Cuts c into blocks for threads to claim. If a is read where it lies, narrow ones are packed as often as wide ones.
+static inline Blocks gemm_blocks_to_claim(const Gemm* g) {
+    const Range rows = {0, g->M}, cols = {0, g->N};
+    Blocks all = gemm_blocks(g, rows, cols);
+    const int wanted = (int)ceil_div((size_t)(CLAIMS * cpu.threads), (size_t)all.row_blocks);
+    const int most = g->N / max_int(CLAIM_COLUMNS, gemm_column_unit(g));
+    if (gemm_reads_in_place(g, all.depth)) { all.col_blocks = max_int(all.col_blocks, min_int(wanted, most)); }
+    return all;
+}
+
+// Returns true if threads claim blocks.
+static inline bool gemm_claims(const Blocks* all) {
+    const int blocks = all->row_blocks * all->col_blocks;
+    return blocks >= CLAIMS * cpu.threads || (blocks >= FEW_CLAIMS * cpu.threads && blocks % cpu.threads == 0);
+}
+
 // Returns block n: the steps of k follow one another, then the rows of the same columns. Behind the last one: an empty
 // block.
 static inline Block gemm_block_at(const Gemm* g, const Blocks* all, int n) {
@@ -314,12 +331,12 @@ static inline int gemm_row_pieces(const Gemm* g, int threads) {
 }
 
 // Computes c and passes it to g->finish, in all threads; returns when it is done. Threads claim blocks if there are
-// many: on shared machines and on processors with cores of two kinds one thread is faster than another. Smaller blocks
-// would be packed too often: few blocks are cut into equal rectangles.
+// many: on shared machines and on processors with cores of two kinds one thread is faster than another. Few blocks
+// would be packed too often if they were smaller: c is cut into equal rectangles.
 static inline void gemm(const Gemm* g) {
     const Range all_rows = {0, g->M}, all_cols = {0, g->N};
-    const Blocks all = gemm_blocks(g, all_rows, all_cols);
-    const bool claims = all.row_blocks * all.col_blocks >= CLAIMS * cpu.threads;
+    const Blocks all = gemm_blocks_to_claim(g);
+    const bool claims = gemm_claims(&all);
     const int row_pieces = gemm_row_pieces(g, cpu.threads), col_pieces = cpu.threads / row_pieces;
     int claimed = 0, arrived = 0;
     #pragma omp parallel
