@@ -4,8 +4,8 @@
 //
 //   reads_columns   in fp32, tiles read the columns of a transposed operand where they lie; otherwise these are packed.
 //                   The 256 steps of a block lie on a page each and are read again for each of 12 tiles. AMD gains by
-//                   it with AVX-512, whose tiles use 12 elements of a line; with AVX2, which uses 6, it loses a tenth,
-//                   Intel a tenth to a fifth. The vendor decides, since both have the same caches. Others pack.
+//                   it with AVX-512, whose tiles use 12 elements of a line; with AVX2, which uses 6, it loses up to a
+//                   tenth, Intel a tenth to a fifth. The vendor decides, since both have the same caches. Others pack.
 //   l1_ways         of the L1 cache for data: columns that crowd into fewer are packed on any processor
 //
 // The headers of tile.h have constants for each level. Measured: dev/cpu.md.
@@ -28,7 +28,6 @@ static inline int l1_data_ways(void) {
 }
 
 static inline Choices choices_here(void) {
-    const bool reads_columns = processor_has("avx512") && !processor_is_intel();
-    const Choices c = {.reads_columns = reads_columns, .l1_ways = l1_data_ways()};
+    const Choices c = {.reads_columns = processor_has("avx512") && !processor_is_intel(), .l1_ways = l1_data_ways()};
     return c;
 }

@@ -50,6 +50,7 @@ enum {
     DEPTH_UNIT = 32,         // depths of blocks are multiples of it
     CLAIMS = 8,              // blocks of c for each thread, from which on threads claim them; chosen, not measured
     FEW_CLAIMS = 4,          // the same where threads of equal speed get equally many
+    CLAIM_COLUMNS = KR == 1 ? 96 : COLUMNS, // least width of blocks that are cut for it; with KR > 1 not measured
     // rows of a or b packed at a time where they lie along k, so that memory is read in order
     PACK_STEP = KR > 8 ? KR : 8
 };
@@ -254,13 +255,12 @@ static inline Blocks gemm_blocks(const Gemm* g, Range rows, Range cols) {
     return all;
 }
 
-// Cuts c into blocks for threads to claim. If a is read where it lies, narrow ones are packed as often as wide ones.
-static inline Blocks gemm_blocks_to_claim(const Gemm* g) {
-    const Range rows = {0, g->M}, cols = {0, g->N};
-    Blocks all = gemm_blocks(g, rows, cols);
+// Makes blocks narrower, so that threads can claim them, where that packs nothing more often: a is read where it lies.
+static inline Blocks gemm_narrowed(const Gemm* g, Blocks all) {
+    if (!gemm_reads_in_place(g, all.depth)) { return all; }
     const int wanted = (int)ceil_div((size_t)(CLAIMS * cpu.threads), (size_t)all.row_blocks);
     const int most = g->N / max_int(CLAIM_COLUMNS, gemm_column_unit(g));
-    if (gemm_reads_in_place(g, all.depth)) { all.col_blocks = max_int(all.col_blocks, min_int(wanted, most)); }
+    all.col_blocks = max_int(all.col_blocks, min_int(wanted, most));
     return all;
 }
 
@@ -335,7 +335,7 @@ static inline int gemm_row_pieces(const Gemm* g, int threads) {
 // would be packed too often if they were smaller: c is cut into equal rectangles.
 static inline void gemm(const Gemm* g) {
     const Range all_rows = {0, g->M}, all_cols = {0, g->N};
-    const Blocks all = gemm_blocks_to_claim(g);
+    const Blocks all = gemm_narrowed(g, gemm_blocks(g, all_rows, all_cols));
     const bool claims = gemm_claims(&all);
     const int row_pieces = gemm_row_pieces(g, cpu.threads), col_pieces = cpu.threads / row_pieces;
     int claimed = 0, arrived = 0;

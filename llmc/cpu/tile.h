@@ -13,8 +13,6 @@
 //                  to less often. Few: panels of a and b fit into L1. Measured: dev/cpu.md
 //   C_GROUPS       groups of rows in a block of c (gemm.h). Many: b is packed less often. Few: c stays in L2, which
 //                  counts where tiles are fast. Measured: dev/cpu.md
-//   CLAIM_COLUMNS  least width of the blocks of c that threads claim (gemm.h). Narrow: the last block to be finished is
-//                  small. Wide: a is read less often. Measured: dev/cpu.md
 //   PREFETCH       true if operands, and what an epilogue writes, are prefetched into L2 before they are used. With AMX
 //                  results take a tenth longer if they are. Measured: dev/cpu.md
 //   AHEAD_STEPS    steps of k between two turns of prefetching (ahead.h)

@@ -9,7 +9,7 @@
 #include "tile_pairs.h"
 #include <limits.h>
 
-enum { MR = 32, NR = 32, KR = 32, DEPTH = 768, LONG_DEPTH = 640, C_GROUPS = 4, CLAIM_COLUMNS = 384 };
+enum { MR = 32, NR = 32, KR = 32, DEPTH = 768, LONG_DEPTH = 640, C_GROUPS = 4 };
 enum { TILE_READS_COLUMNS = false }; // pairs along k lie apart there
 enum { PREFETCH = false, AHEAD_STEPS = INT_MAX };
 enum { PACKED_USES = 1, PACKED_ROWS = INT_MAX, SHARES_PACKED = true };

@@ -5,8 +5,7 @@
 #include "tile_pairs.h"
 #include <limits.h>
 
-enum { MR = 12, NR = 32, KR = 2 }; // 24 accumulators in 32 registers
-enum { DEPTH = 384, LONG_DEPTH = DEPTH, C_GROUPS = 8, CLAIM_COLUMNS = 384 };
+enum { MR = 12, NR = 32, KR = 2, DEPTH = 384, LONG_DEPTH = DEPTH, C_GROUPS = 8 }; // 24 accumulators in 32 registers
 enum { TILE_READS_COLUMNS = false }; // pairs along k lie apart there
 enum { PREFETCH = true, AHEAD_STEPS = 64 };
 enum { PACKED_USES = 2, PACKED_ROWS = 512, SHARES_PACKED = false };

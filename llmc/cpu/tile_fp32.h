@@ -8,10 +8,10 @@
 
 // The shape of a tile: as many accumulators as the registers can hold. Elements of a are loaded for ROWS_AT_ONCE rows:
 // for more of them gcc for aarch64 would take registers away from accumulators. UNROLLED steps of k, a divisor of
-// AHEAD_STEPS: with AVX-512, four are 13% slower than 16; with AVX2, two are 1 to 8% slower than eight, 16 up to 15%;
-// for the others gcc moves accumulators about if they are more than one. EMBEDS: two of three rows' elements of a are read by
-// multiply-adds themselves. That saves 8 of 38 instructions for 24 multiply-adds, which counts when another thread runs
-// on the same core; all rows, with 26 loads, are slower. Measured: dev/cpu.md
+// AHEAD_STEPS: with AVX-512, four are 13% slower than 16; with AVX2, two are 1 to 5% slower than eight, and 16 are 5 to
+// 15% slower than two; for the others gcc moves accumulators about if they are more than one. EMBEDS: two of three
+// rows' elements of a are read by multiply-adds themselves. That saves 8 of 38 instructions for 24 multiply-adds, which
+// counts when another thread runs on the same core; all rows, with 26 loads, are slower. Measured: dev/cpu.md
 #if defined(__AVX512F__)
 enum { MR = 12, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 16, EMBEDS = true }; // 24 sums; 6 x 4 read more from L2
 #elif defined(__AVX2__)
@@ -21,7 +21,7 @@ enum { MR = 8, VECS = 3, ROWS_AT_ONCE = 2, UNROLLED = 1, EMBEDS = false }; // 24
 #else
 enum { MR = 6, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 1, EMBEDS = false };
 #endif
-enum { NR = VECS * LANES, KR = 1, DEPTH = 256, LONG_DEPTH = DEPTH, C_GROUPS = 16, CLAIM_COLUMNS = 96 };
+enum { NR = VECS * LANES, KR = 1, DEPTH = 256, LONG_DEPTH = DEPTH, C_GROUPS = 16 };
 enum { TILE_READS_COLUMNS = true }; // the innermost loop broadcasts elements of a, so they need not lie together
 enum { PREFETCH = true, AHEAD_STEPS = 16 };
 enum { PACKED_USES = 0, PACKED_ROWS = 0, SHARES_PACKED = false };
