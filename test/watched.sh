@@ -14,7 +14,7 @@ export OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
 programs="test_backends=-bits,-fast_kernels,-many_blocks test_attention=-bits
     test_attention_forms=several,of_31,cpus_and_documents test_gpt2=-adamw,-initial,-ten_muon
     test_cpu=-speeds,-available test_score=-scores_are_those test_tokenizer=-linear
-    test_presets=every_preset test_prepare=-killed,-are_shuffled,-resume_within"
+    test_prepare=-killed,-are_shuffled,-resume_within"
 matmul=-sums_of_small
 # Its ranks start themselves outside valgrind, and have one thread: test_connect has the others.
 without=test_local
@@ -29,8 +29,8 @@ case $build in
     watch='' at_ends=''
     export TSAN_OPTIONS="ignore_noninstrumented_modules=1 suppressions=test/thread.txt"
     # archer's memory does not survive a fork(): children that end after a parallel loop of their parent crash in it
-    programs="$programs test_checkpoint=-cannot_be_read_now,-set_aside,-newest_that,-damaged_options
-        test_export=-overwritten" ;;
+    programs="$programs test_checkpoint=-cannot_be_read_now,-set_aside,-newest_that,-damaged_options,-last_good
+        test_export=-overwritten,-average" ;;
 esac
 train="$watch $at_ends $build/train_gpt2"
 

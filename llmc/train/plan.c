@@ -331,7 +331,7 @@ bool plan_check_memory(const Plan* p, const Comm* comm, Error* err) {
     for (int i = 0; i < PLAN_MEMORY_LINES; i++) {
         if (line[i].bytes >> 20) { notice("  %-28s %10.1f MiB", line[i].what, in_mib(line[i].bytes)); }
     }
-    char advice[96];
+    char advice[192];
     memory_advice(p, available, advice, sizeof advice);
     return fail(err, "not enough memory%s: %.1f MiB are needed, %.1f MiB are available; give %s",
                 b->is_host ? "" : " on the GPU", in_mib(need), in_mib(available), advice);

@@ -51,7 +51,7 @@ TEST(limits_of_the_process_count_less_its_use) {
     const size_t more = (size_t)64 << 20;
     Error err;
     char* status = read_file("/proc/self/status", NULL, &err);
-    struct rlimit before, limit;
+    struct rlimit before = {0}, limit;
     EXPECT(status && getrlimit(RLIMIT_AS, &before) == 0);
     limit = before;
     limit.rlim_cur = strtoull(strstr(status, "VmSize:") + strlen("VmSize:"), NULL, 10) * 1024 + more;
