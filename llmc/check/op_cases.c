@@ -5,7 +5,7 @@
 
 const OpSizes OP_SIZES_SMALL = {.B = 3, .T = 13, .C = 42, .NH = 3, .OC = 75, .V = 133, .Vp = 160, .past = 4,
                                 .capacity = 19, .chunk = 7};
-const OpSizes OP_SIZES_TILES = {.B = 1, .T = 197, .C = 80, .NH = 2, .OC = 80, .V = 133, .Vp = 160, .past = 70,
+const OpSizes OP_SIZES_TILES = {.B = 1, .T = 197, .C = 80, .NH = 2, .OC = 80, .V = 133, .Vp = 160, .past = 0,
                                 .capacity = 300, .chunk = 7};
 const OpSizes OP_SIZES_BLOCKS = {.B = 2, .T = 104, .C = 48, .NH = 2, .OC = 80, .V = 133, .Vp = 160, .past = 4,
                                  .capacity = 114, .chunk = 48};

@@ -105,14 +105,13 @@ static bool converse(Session* s) {
 
 // Opens the model and its tokenizer, with memory for `slots` texts of `capacity` positions at once.
 static void session_open_model(Session* s, int slots, int capacity) {
-    enum { PROMPT_ROWS = 256 }; // tokens of a prompt that go through the model at once (chosen, not measured)
     Comm alone = comm_alone();
     Plan* plan = &s->plan;
     plan->keep = FORWARD_ONLY;
     plan->samples = slots;
     plan->sample_capacity = capacity;
     plan->B = 1;
-    plan->T = max_int(min_int(plan->shape.max_seq_len, PROMPT_ROWS), slots);
+    plan->T = max_int(capacity, slots); // a prompt goes through the model at once
     open_model(&s->model, plan, &alone);
 }
 

@@ -297,6 +297,10 @@ static inline void attention_cached(Stored* out, Stored* cache, const Stored* qk
                    (size_t)2 * C * sizeof(Stored));
         }
     }
+    if (past == 0 && T > 1 && cpu.kernels == KERNELS_FAST && cpu.flash) { // a prompt: its keys are all in qkv
+        flash_forward(out, NULL, NULL, qkv, NULL, B, T, C, NH);
+        return;
+    }
     #pragma omp parallel for collapse(3) schedule(dynamic) if ((size_t)B * T * (past + T) * C >= DOT_SHARED)
     for (int b = 0; b < B; b++) {
         for (int h = 0; h < NH; h++) {

@@ -9,7 +9,7 @@
 // Probabilities are rounded to Stored before p v, and out is divided by the sum of the rounded ones: its weights of v
 // then sum to 1. Divided by the sum of p itself it would be off by up to 2^-9 in bf16, with one sign where many p round
 // in the same direction, and so would backward's delta (Qiu & Yao 2025, "Why low-precision transformer training
-// fails"). The log-sum-exp is that of p itself, from which backward computes p again.
+// fails"). The log-sum-exp is of p before rounding: backward computes p again from it.
 //
 // A task of one thread is a whole head or, with few heads per thread, a range of its queries or keys. The order of
 // summation does not depend on this choice.
@@ -31,8 +31,8 @@ static_assert(FLASH_QUERY_BLOCK % MR == 0 && FLASH_QUERY_BLOCK % NR == 0 && FLAS
               "blocks are made of whole tiles, and blocks of keys of whole blocks of queries");
 static_assert(NR % KR == 0 && NR % LANES == 0, "p is written in steps of NR and LANES, and read in steps of KR");
 
-// One head of one sequence: position t is at q + t * stride, k + t * stride and v + t * stride. starts and ends are
-// those of its documents (Backend.document_bounds), or NULL.
+// One head of one sequence: position t is at q + t * stride, k + t * stride and v + t * stride. starts and ends are the
+// bounds of its documents (Backend.document_bounds), or NULL.
 typedef struct {
     const Stored *q, *k, *v;
     const int *starts, *ends;
@@ -306,7 +306,8 @@ static inline void flash_forward_block(FlashForward* f, const FlashHead* h, int 
 }
 
 // Computes out and lse for the queries [begin, end) of a head; begin is a multiple of FLASH_QUERY_BLOCK. out and lse
-// are those of position 0; rows of out are C apart. rest: as out, or NULL. past_caches: as in flash_store().
+// point to position 0; rows of out are C apart. rest: as out, or NULL; lse may be NULL. past_caches: as in
+// flash_store().
 static inline void flash_forward_task(Stored* out, Stored* rest, float* lse, const FlashHead* h, int begin, int end,
                                       int C, bool past_caches) {
     FlashForward f;
@@ -326,7 +327,7 @@ static inline void flash_forward_task(Stored* out, Stored* rest, float* lse, con
             flash_forward_block(&f, h, q0, queries, k0, min_int(FLASH_KEY_BLOCK, q0 + queries - k0), k0 == first);
         }
         for (int t = 0; t < queries; t++) {
-            lse[q0 + t] = h->scale * f.max[t] + logf(f.sum[t]);
+            if (lse) { lse[q0 + t] = h->scale * f.max[t] + logf(f.sum[t]); }
             f.factor[t] = 1.0f / f.rounded[t];
         }
         flash_scale(f.out, FLASH_QUERY_BLOCK, f.factor, queries, HS);
@@ -379,7 +380,7 @@ static inline void flash_forward(Stored* out, Stored* rest, float* lse, const St
             const int head = n % heads, begin = (ranges - 1 - n / heads) * range; // the longest first
             const FlashHead h = flash_head(qkv, starts, NULL, head, T, C, NH);
             const size_t at = flash_out(head, T, C, NH);
-            flash_forward_task(out + at, stored_or_null(rest, at), lse + (size_t)head * T, &h, begin,
+            flash_forward_task(out + at, stored_or_null(rest, at), lse ? lse + (size_t)head * T : NULL, &h, begin,
                                min_int(T, begin + range), C, past_caches);
         }
         past_caches_end();

@@ -185,7 +185,7 @@ static inline void newton_schulz(MuonScratch* s) {
     }
 }
 
-// Sets the new master and parameter of element i; `update` is that of an orthogonal matrix, scaled.
+// Sets the new master and parameter of element i; `update` is its element of the orthogonal matrix, scaled.
 static inline void muon_element(const MuonMatrix* w, size_t i, float update, const Muon* h) {
     const float master = w->masters[i];
     const float decay = h->cautious && update * master < 0 ? 0.0f : h->weight_decay;

@@ -19,7 +19,7 @@ enum {
 static_assert(WEIGHT_ROWS % KR == 0 && WEIGHT_COLUMNS % NR == 0 && WEIGHT_SLICE % MR == 0, "whole tiles");
 
 // A part of a layer whose operands are packed at a time: `rows` rows of inp, all its columns, and of dout, columns
-// [first, first + count). dout and inp are those of its first row.
+// [first, first + count). dout and inp point to its first row.
 typedef struct {
     const Stored *dout, *inp;
     int rows, first, count, C, OC;

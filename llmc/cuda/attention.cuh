@@ -245,6 +245,10 @@ static inline void attention_cache(floatX* cache, const floatX* qkv, int B, int 
 static inline void attention_cached(floatX* out, floatX* cache, const floatX* qkv, int B, int T, int past,
                                     int capacity, int C, int NH) {
     attention_cache(cache, qkv, B, T, past, capacity, C);
+    if (past == 0 && T > 1 && uses_flash_attention(qkv, out, C / NH)) { // a prompt: its keys are all in qkv
+        flash_forward_sized(out, NULL, NULL, qkv, NULL, B, T, C, NH);
+        return;
+    }
     const KeyRows keys = {cache, (size_t)capacity * 2 * C, (size_t)2 * C};
     attention_query(out, NULL, NULL, qkv, keys, NULL, B, T, past, C, NH);
 }

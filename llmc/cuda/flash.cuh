@@ -13,9 +13,9 @@
 // warp's first and last rows are enough to skip. Kernels without documents are other instances, which lose nothing.
 //
 // In 16 bits p is rounded before it multiplies the values, and out is divided by the sum of the rounded p, so that its
-// weights of the values sum to 1. The log-sum-exp is that of p itself (cpu/attention_flash.h says why). A column of
-// ones beside the values makes that sum: one mma more for every HD/4 of a tile, where adding up the rounded p would
-// take two or three instructions for each.
+// weights of the values sum to 1. The log-sum-exp is of p before rounding (cpu/attention_flash.h says why). A column of
+// ones beside the values makes the sum of the rounded p: one mma more for every HD/4 of a tile, where adding up would
+// take two or three instructions for each p.
 //
 // Scores are scaled by 1/sqrt(HS). Exponentials are powers of two, with scale_log2 = log2(e)/sqrt(HS).
 #pragma once
@@ -159,7 +159,7 @@ static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>
             factor[r] = 1.0f / (sizeof(Type) == 2 ? acc[g][HD / 8][2 * r] : sum);
             const int row = warp_first + g * 16 + acc_row(2 * r);
             const float max = maxima[g][r] * scale_log2 / LOG2_E;
-            if (warp_lane() % 4 == 0 && row < T) { lse[at.lse() + row] = max + logf(sum); }
+            if (lse && warp_lane() % 4 == 0 && row < T) { lse[at.lse() + row] = max + logf(sum); }
         }
         Type* group_own = warp_own + g * 16 * PITCH;
         tile_store<HD>(out + at.out(), at.C(), warp_first + g * 16, T, HS, acc[g], factor, group_own);

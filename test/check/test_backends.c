@@ -194,7 +194,7 @@ static void compare_settings(const Setting* list, int count, OpSizes sizes, cons
 }
 
 // Sizes beyond one block of cpu/gemm.h in every direction.
-static const OpSizes BLOCKS = {.B = 3, .T = 61, .C = 294, .NH = 3, .OC = 610, .V = 301, .Vp = 384, .past = 10,
+static const OpSizes BLOCKS = {.B = 3, .T = 61, .C = 294, .NH = 3, .OC = 610, .V = 301, .Vp = 384, .past = 0,
                                .capacity = 80, .chunk = 7};
 // More rows than a block has, and more than one block of depth in each matmul of a linear layer.
 static const OpSizes DEEP = {.B = 2, .T = 400, .C = 392, .NH = 4, .OC = 394, .V = 301, .Vp = 384, .past = 10,
