@@ -1,8 +1,8 @@
 // Column sums of a matrix, for gradients of biases: sums (OC) += the sums over the rows of x (N,OC).
 //
-// The rows are divided among blocks, each of which writes partial sums; a second launch adds these. Partial sums are a
-// matrix too, so both launches run the same kernel. How the rows are divided depends on N and OC only, so the result
-// has the same bits on every GPU.
+// The rows are divided among blocks, each of which writes partial sums; a second launch adds them up. They are a matrix
+// too, so both launches run the same kernel. How the rows are divided depends on N and OC only, so the result has the
+// same bits on every GPU.
 #pragma once
 #include "vector.cuh"
 

@@ -72,9 +72,10 @@ typedef struct {
 typedef struct {
     bool plain, fused, flash, tf32, fp8, graph, document_mask, recomputes_gelu, nondeterministic; // DeviceOptions
     const char* requested_attention; // DeviceOptions.attention
-    Attention attention[NUM_PASSES];              // set by device_open(), then by choose_variant()
-    bool gelu_fused[NUM_PASSES];                  // likewise
-    int flash_variant[NUM_FLASH_KERNELS];         // the tiling (flash_block.cuh), likewise
+    // set by device_open(), then by choose_variant()
+    Attention attention[NUM_PASSES];
+    bool gelu_fused[NUM_PASSES];
+    int flash_variant[NUM_FLASH_KERNELS];         // the tiling (flash_block.cuh)
     char flash_name[NUM_FLASH_KERNELS][16];       // its name; empty: there was no choice
     Choice alone;         // of run_alone()
     int gpus_leaving_sms; // the number of GPUs, if several and all of them can; else 0

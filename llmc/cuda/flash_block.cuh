@@ -152,7 +152,7 @@ static __device__ inline int document_bound(const int* bounds, const FlashPlace&
 }
 
 // Loads these bounds of a block's own rows, from `first` on, into shared memory: a kernel has no registers to keep them
-// in. Returns those of the warp's rows, which __syncthreads() completes; NULL without documents.
+// in. Returns the bounds of the warp's rows, which __syncthreads() completes; NULL without documents.
 template <class Shape, bool DOCUMENTS>
 static __device__ inline const int* load_own_bounds(const int* bounds, const FlashPlace& at, int first) {
     if constexpr (DOCUMENTS) {

@@ -11,13 +11,13 @@
 // Backward therefore needs transposed copies, which the cast writes in the same pass.
 //
 // Scaling: each tensor has one scale, which brings its largest magnitude, amax, to just below the format's largest
-// number, so that nothing saturates. amax is that of the tensor itself, found in a pass before the cast ("current
-// scaling"). The alternative, the amax of earlier steps ("delayed scaling"), saves that pass, which is 46 C of the 124
-// C bytes below. But it makes a step depend on a history: a resumed run would have to restore the history, recomputed
-// activations would change it, and a sudden outlier would saturate. Scales are powers of two: multiplying by them is
-// exact, so how a number is rounded does not depend on the rest of its tensor (except for the smallest numbers). If a
-// tensor is not finite, its scale is NaN, and so are all outputs of its matmul: the loss then shows an infinity that
-// the formats could hide.
+// number, so that nothing saturates. A pass over the tensor finds amax before the cast ("current scaling"). The
+// alternative, the amax of earlier steps ("delayed scaling"), saves that pass, which is 46 C of the 124 C bytes below.
+// But it makes a step depend on a history: a resumed run would have to restore the history, recomputed activations
+// would change it, and a sudden outlier would saturate. Scales are powers of two: multiplying by them is exact, so how
+// a number is rounded does not depend on the rest of its tensor (except for the smallest numbers). If a tensor is not
+// finite, its scale is NaN, and all outputs of its matmul are NaN too: the loss then shows an infinity that the formats
+// could hide.
 //
 // Cost, in bytes per element: forward 2 for amax and 2 + 1 for the cast of inp; backward 2 + 2 + 2 for dout and
 // 2 + 2 + 1 for inp; weights 6 once per update. For the four layers of a block these are 124 C bytes per token, against

@@ -2,12 +2,12 @@
 // vocabulary.
 //
 // Rows of up to HELD_ROW_BYTES are read once, and held in registers until their gradient is written. That is a third
-// less traffic than to read them twice, since a GPU's rows together are larger than its L2 cache.
+// less traffic than reading them twice, since a GPU's rows together are larger than its L2 cache.
 //
-// Longer rows are read twice, and so are those of at most one pack for each thread, which would leave most of the
-// threads of the other kernel idle. The first pass finds the maximum and the sum of exponentials together: the sum is
-// rescaled whenever the maximum grows (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"). The
-// second pass writes the gradient.
+// Longer rows are read twice. So are rows of at most one pack for each thread, which would leave most threads of the
+// other kernel idle. The first pass finds the maximum and the sum of exponentials together: the sum is rescaled
+// whenever the maximum grows (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"). The second pass
+// writes the gradient.
 #pragma once
 #include "ptx.cuh"
 #include "vector.cuh"

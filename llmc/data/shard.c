@@ -129,8 +129,8 @@ bool shard_create(ShardWriter* w, const char* path, Error* err) {
     return false;
 }
 
-// Returns a checksum of tokens against damage: their sum, each weighted by its place. `sum` is that of the `first`
-// tokens before.
+// Returns a checksum of tokens against damage: their sum, each weighted by its place. `sum` is the checksum of the
+// `first` tokens before.
 static uint64_t sum_tokens(uint64_t sum, size_t first, const uint16_t* tokens, size_t count) {
     const uint64_t odd = 0x9fb21c651e98df25ull;
     for (size_t i = 0; i < count; i++) { sum += tokens[i] * ((first + i + 1) * odd); }

@@ -1,10 +1,10 @@
 // The forms of test sets that are known, with their rules. Two programs that score one file by other rules get other
 // numbers from one model, so a result always names them.
 //
-// llm.c's rules (those of build-nanogpt too) for HellaSwag: the context is `ctx`, each ending is tokenized by itself
-// behind a space, and the likeliest ending has the lowest mean loss per token. Those of lm-evaluation-harness: the
-// context is "activity_label: ctx_a Ctx_b" without the brackets of WikiHow, context and ending are tokenized together,
-// and the loss is divided by the ending's characters. Both also count by the sum of the losses ("acc").
+// Rules of llm.c and build-nanogpt for HellaSwag: the context is `ctx`, each ending is tokenized by itself behind a
+// space, and the likeliest ending has the lowest mean loss per token. Rules of lm-evaluation-harness: the context is
+// "activity_label: ctx_a Ctx_b" without the brackets of WikiHow, context and ending are tokenized together, and the
+// loss is divided by the ending's characters. Both also count by the sum of the losses ("acc").
 //
 // The other sets are scored by lm-evaluation-harness' rules. Members of their lines:
 //   PIQA           goal, sol1, sol2, label

@@ -18,8 +18,8 @@ void row_item_begin(TestSet* s, int label);
 // Adds a row to the last item.
 void row_append(TestSet* s, TestRow row);
 
-// Makes a row of the tokens from `begin` on, at most `longest`, of which the last `scored` are the ending. Fails if it
-// has none, or more than fit behind at least one token.
+// Makes a row of the tokens from `begin` on, at most `longest`; the last `scored` of them are the ending. Fails if the
+// ending is empty, or leaves no room for a token before it.
 bool row_add(RowMaker* m, size_t begin, long long scored, int characters, int longest, Error* err);
 
 // Adds an item with `count` examples in front, all by its form's rule.

@@ -33,8 +33,8 @@ static int padded_length(int inputs, int T) {
     return min_int(length, T);
 }
 
-// Memory for batches: `batch` holds tokens, targets and order, which only backward reads, of B*T positions. `cache` is
-// that of shared contexts.
+// Memory for batches: `batch` holds tokens, targets and order, which only backward reads, of B*T positions. `cache`
+// holds keys and values of shared contexts.
 typedef struct {
     const TestSet* set;
     GPT2* model;
@@ -65,8 +65,8 @@ static bool is_predicted(const Scorer* c, int position, int id) {
     return best == id;
 }
 
-// Fetches the losses of the positions of a pass, adds up those of a row's ending, which ends before position `end`, and
-// sets predicted[row] to 1 if each of its tokens is the likeliest one.
+// Fetches the losses of a pass, adds up the losses of a row's ending, which ends before position `end`, and sets
+// predicted[row] to 1 if each token of the ending is the likeliest one.
 static void take_row(const Scorer* c, size_t row, int end, const int* targets) {
     double sum = 0;
     bool all = c->logits != NULL;

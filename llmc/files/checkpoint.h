@@ -119,10 +119,10 @@ typedef struct {
 // Returns the bytes of Snapshot.blocks.
 size_t snapshot_bytes(const Optimizer* o);
 
-// Takes a snapshot: with `blocks`, in memory of snapshot_bytes() that must live until snapshot_free(), training may go
-// on; without (NULL), it must wait until the snapshot is written. Takes the reference `options`, those of the run;
-// nccl_algorithms may be NULL. With ZeRO, the other ranks call checkpoint_hand_over() at the same time, and until the
-// snapshot is written if there are no `blocks`.
+// Takes a snapshot. With `blocks`, memory of snapshot_bytes() that must live until snapshot_free(), training may go on.
+// Without (NULL), training must wait until the snapshot is written. Takes over the reference `options`, to the run's
+// options; nccl_algorithms may be NULL. With ZeRO, the other ranks call checkpoint_hand_over() at the same time, and
+// until the snapshot is written if there are no `blocks`.
 Snapshot snapshot_take(const Optimizer* o, const TrainState* s, json_t* options, const char* nccl_algorithms,
                        float* blocks);
 void snapshot_free(Snapshot* snapshot);

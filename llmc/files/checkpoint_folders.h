@@ -38,8 +38,8 @@ void checkpoint_set_aside(const char* path, const char* why);
 // The checkpoints that a run keeps: those that match any line.
 typedef struct {
     long long newest; // this many; 0: all
-    long long every;  // those of steps that this divides; 0: none
-    bool best;        // that of the lowest validation loss
+    long long every;  // those whose step is a multiple of this; 0: none
+    bool best;        // the one with the lowest validation loss
     long long best_step; // its step; 0: none yet
 } KeepRule;
 

@@ -3,10 +3,10 @@
 //   "GGUF", uint32 3, uint64 number of tensors, uint64 number of pairs
 //   pairs      string key, uint32 type, value: a number (types 0 u8, 1 i8, 2 u16, 3 i16, 4 u32, 5 i32, 6 f32, 7 bool,
 //              10 u64, 11 i64, 12 f64), 8 a string, or 9 an array: uint32 type, uint64 count, the values
-//   tensors    string name, uint32 dimensions, uint64 each (that of neighbours in memory first), uint32 type of ggml,
+//   tensors    string name, uint32 dimensions, uint64 each (neighbours in memory first), uint32 type of ggml,
 //              uint64 offset in the data
 //   padding    to a multiple of general.alignment (32 if that is absent)
-//   data       of each tensor, each padded likewise
+//   data       of each tensor, padded to the same multiple
 //
 // A string is a uint64 length and its bytes. All numbers are little-endian.
 //

@@ -1,5 +1,5 @@
-// Checksums of whole files, in a file that `b2sum -c` checks too: a line "HASH  NAME" for each, the hash by BLAKE2b
-// (blake2b.h), the name without its folder, which is that of the checksums.
+// Checksums of whole files, in a file that `b2sum -c` checks too: a line "HASH  NAME" for each. The hash is BLAKE2b
+// (blake2b.h). The name has no folder: the files lie beside their checksums.
 //
 //   FOLDER/checkpoint.b2sums    every other file of a checkpoint (checkpoint.h)
 //   PREFIX.b2sums               the shards that ./prepare made (manifest.h) or data/fetch.sh downloaded

@@ -28,7 +28,7 @@ const char* tune_line(const char* lines, const char* key, size_t n) {
     return NULL;
 }
 
-// Makes the cache's folder and locks it, so that of two programs that add lines neither loses those of the other.
+// Makes the cache's folder and locks it, so that two programs that add lines at the same time lose none.
 // Returns a descriptor, which unlocks the folder when it is closed; -1 if it cannot be opened. Goes on without a lock
 // where there are none, and after ten seconds: a program that was stopped may hold it.
 static int lock_folder(const char* folder, Error* err) {

@@ -59,9 +59,9 @@ typedef struct {
 // link or a named pipe is in the place of one. Strings in `options` must outlive the logger.
 bool logger_open(Logger* l, const LoggerOptions* options, Error* err);
 
-// Returns the step line: llm.c's columns, with -100.0% as MFU where the peak is unknown. `width` > 0 is that of a
-// terminal: fields that do not fit are left out (the z-scores first, then MFU, then ms), as are those that are unknown.
-// The caller frees it.
+// Returns the step line, which the caller frees: llm.c's columns, with -100.0% as MFU where the peak is unknown.
+// `width` > 0: the columns of a terminal. Fields that are unknown or do not fit are then left out: the z-scores first,
+// then MFU, then ms.
 char* logger_step_line(const Logger* l, const StepRecord* r, int width);
 
 // Returns the steps between the step lines on standard output: 1 for a file or a pipe, whose lines scripts read; beside

@@ -299,8 +299,8 @@ void gpt2_zero_grads(GPT2* g) {
     g->backend->device_zero(g->sums, NUM_SUMS * sizeof(double));
 }
 
-// Computes the gradients of block `l`. d (N,C) is the gradient of its output and becomes that of its input; dx is d
-// rounded to Stored.
+// Computes the gradients of block `l`. d (N,C) holds the gradient of the block's output and receives the gradient of
+// its input; dx is d rounded to Stored.
 static void gpt2_block_backward(GPT2* g, int l, int B, int T, Residual* d, Stored* dx) {
     const Backend* b = g->backend;
     const int N = B * T, C = g->config.channels, NH = g->config.num_heads;

@@ -1,8 +1,8 @@
 #include "loss_scale.h"
 #include "../options/options.h"
 
-enum { INTERVAL = 2000 };               // as PyTorch's GradScaler
-static const double START = 65536;      // likewise
+enum { INTERVAL = 2000 };               // growth_interval of PyTorch's GradScaler
+static const double START = 65536;      // its init_scale
 static const double GREATEST = 0x1p127; // the greatest power of two that a float holds
 
 static bool is_valid_scale(double x) {

@@ -40,7 +40,7 @@ static double matrix_cost(const Segment* k) {
     return 2 * m * m * n + m * m * m;
 }
 
-// Orders matrices by falling cost, and those of equal cost as they lie.
+// Orders matrices by falling cost, then by their place in the layout.
 static int compare_cost(const void* a, const void* b) {
     const Segment *x = *(Segment* const*)a, *y = *(Segment* const*)b;
     const double difference = matrix_cost(y) - matrix_cost(x);
@@ -478,7 +478,7 @@ static void muon_part(const Optimizer* o, Staging* s, const MuonList* list, cons
     staging_next(s);
 }
 
-// Hyperparameters are copied to the device inside the recording, so that each replay sees those of its step.
+// Hyperparameters are copied to the device inside the recording, so that each replay sees the values of its step.
 static void update_work(const void* arguments) {
     const Optimizer* o = *(Optimizer* const*)arguments;
     const Backend* b = o->model->backend;

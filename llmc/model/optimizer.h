@@ -40,7 +40,7 @@ typedef struct {
     OptimizerKind kind;
     StatePlace place;
     Comm* zero_group;    // ranks that shard this state; NULL: this rank has all of it
-    TensorTable v_table; // the layout of v: that of the parameters; with Muon its matrices have no rows
+    TensorTable v_table; // the layout of v: the parameters'; with Muon, matrices have no rows
     Segment* segments;       // in the order of the layout
     int num_segments;
     MuonList lists[MUON_SHAPES];
@@ -52,7 +52,7 @@ typedef struct {
     size_t slot_floats, part; // of staging: floats of a slot; most elements that AdamW updates at a time
     Hyper* hyper;
     Hyper* host_hyper; // copied to hyper by each update
-    MuonMatrix *matrices, *staged; // staged: those of one part, in device memory
+    MuonMatrix *matrices, *staged; // staged: the matrices of one part, in device memory
     Recording *norm, *update;
     Rounding rounding; // seed: of all updates (--stochastic_round); step: the one that made the loaded masters, or 0
 } Optimizer;

@@ -11,10 +11,10 @@
 //         CHOICE(name, default, (choice, choice), commands, help)
 //
 // From this list follow the fields of a struct (OPTION_FIELDS), the rows of a table (OPTION_ROWS), the parser, --help
-// and the texts of all errors. `word` may be given in place of a number, and is stored as 0; that of a REAL, whose 0 is
-// a value, as -1. A CHOICE(size, small, (small, large), ...) makes an `enum size { size_small, size_large }`, of which
-// the field is one. `commands` is a bit mask of the program's commands that know the option. config.h has the trainer's
-// list, prepare/prepare_options.h that of ./prepare.
+// and the texts of all errors. `word` may be given in place of a number. It is stored as 0 or, in a REAL, whose 0 is a
+// value, as -1. A CHOICE(size, small, (small, large), ...) makes an `enum size { size_small, size_large }` and a field
+// of this type. `commands` is a bit mask of the program's commands that know the option. config.h has the trainer's
+// list, prepare/prepare_options.h the list of ./prepare.
 //
 // Behind `help` a row may name what else is known of its option, as fields of Option:
 //
@@ -27,7 +27,7 @@ typedef enum { TYPE_INT, TYPE_REAL, TYPE_FLAG, TYPE_TEXT, TYPE_CHOICE } OptionTy
 // What an option belongs to, which decides what a resumed run does with it.
 typedef enum {
     SCOPE_RUN,      // the run: a resume takes the checkpoint's value, and says when the command line changes it
-    SCOPE_DATA,     // the run's data: likewise, but what it names is compared, not its value
+    SCOPE_DATA,     // the run's data: as SCOPE_RUN, but what it names is compared, not its value
     SCOPE_IDENTITY, // the run, which with another value would be another run: a resume refuses a change
     SCOPE_START,    // one start of the program, such as --threads: a resume never takes it from the checkpoint
 } OptionScope;

@@ -159,7 +159,7 @@ static bool decompress_snappy(void* out, size_t out_bytes, const void* in, size_
 #endif
 }
 
-// As a stream, whose end must be that of both blocks.
+// Decompresses as a stream, which must end where `in` and `out` end.
 static bool decompress_stream(unsigned char* out, size_t out_bytes, const unsigned char* in, size_t in_bytes,
                               Codec codec, const char* file, Error* err) {
     Decompressor d;

@@ -38,7 +38,7 @@ static SchemaElement read_schema_element(Thrift* t) {
 // Places of the wanted column in the schema.
 typedef struct {
     SchemaElement element;
-    uint64_t leaf;   // its number among the leaves, which is that of its chunk in a row group
+    uint64_t leaf;   // its number among the leaves, and its chunk's in a row group
     bool is_found;
     char names[256]; // of all columns, for a message
 } Column;

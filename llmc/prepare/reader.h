@@ -2,7 +2,7 @@
 //
 // The input is a sequence of chunks: a line of JSONL, a row of a Parquet file, a story, a document, or a part of a long
 // one. A long document of text is cut only between a character that is no white space and ASCII white space behind it,
-// where GPT-2's pattern always begins a new piece: the tokens are those of the whole.
+// where GPT-2's pattern always begins a new piece: so the cut changes no token.
 #pragma once
 #include "../../data/stories.h"
 #include "parquet.h"

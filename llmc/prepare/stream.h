@@ -1,5 +1,5 @@
 // Reads text from a file or from standard input, plain or compressed by gzip or zstd: its first bytes tell which. All
-// positions are those of the text, not of the compressed file. Memory stays at the longest line asked for and a few
+// positions count bytes of the text, not of the compressed file. Memory stays at the longest line asked for and a few
 // pieces of STREAM_BYTES.
 #pragma once
 #include "compression.h"
@@ -35,6 +35,6 @@ bool stream_line(Stream* s, const char** line, size_t* bytes, size_t limit, Erro
 // Puts back the last `bytes` bytes of the line that was read last.
 void stream_put_back(Stream* s, size_t bytes);
 
-// Goes forward to byte `offset` of the text, in a file of which nothing has been read; sets `last` to the byte before.
+// Goes forward to byte `offset` of the text, in a file that was not read before; sets `last` to the byte before.
 // A compressed file is decompressed up to there. Fails if the text is shorter.
 bool stream_skip(Stream* s, uint64_t offset, char* last, Error* err);

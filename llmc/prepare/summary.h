@@ -1,5 +1,5 @@
-// Counts documents, for the summary of ./prepare. The counts are kept in PREFIX.json, so that they are those of the
-// whole input also if a run was interrupted.
+// Counts documents, for the summary of ./prepare. PREFIX.json keeps the counts, so that they cover the whole input even
+// if a run was interrupted.
 #pragma once
 #include "reader.h"
 #include <jansson.h>

@@ -16,8 +16,8 @@
 // Any bytes can be encoded, and decode to themselves: what is no UTF-8 counts as characters of class "other", a byte
 // each. Text never gives a special token, such as the end of text, even if it spells <|endoftext|>.
 //
-// A const Tokenizer may be used by any number of threads; each has a TokenList of its own. A thread's pieces take 2 MB;
-// they are those of one tokenizer, and cleared when it encodes with another.
+// A const Tokenizer may be used by any number of threads; each has a TokenList of its own. Each thread caches pieces of
+// one tokenizer, in 2 MB, and clears them when it encodes with another.
 #pragma once
 #include "../base/base.h"
 

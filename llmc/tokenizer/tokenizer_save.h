@@ -18,7 +18,7 @@ typedef struct {
 } TokenNames;
 
 // Makes the names, which token_names_free() frees on failure too. Fails, naming `name`, if a token is no merge of two
-// others, or the name of a special token is not UTF-8 or that of another token.
+// others, or if the name of a special token is not UTF-8 or belongs to another token.
 bool token_names_make(TokenNames* n, const Tokenizer* t, const char* name, Error* err);
 void token_names_free(TokenNames* n);
 

@@ -142,8 +142,8 @@ static int choose_one(GPT2* g, Comm* comm, Choice choice, const char* saved, boo
 // ---------------------------------------------------------------------------------------------------------------------
 // algorithms of matmuls
 
-// Queues all matmuls of a step, on random tokens, with GELU fused and apart, and those of backward on fewer
-// multiprocessors too. They run on the data of a real step.
+// Queues all matmuls of a step, with GELU fused and apart, and backward's on fewer multiprocessors too. Their operands
+// are those of a real step, on random tokens.
 static void queue_matmuls(Optimizer* o, Comm* comm) {
     GPT2* g = o->model;
     const Backend* b = g->backend;
@@ -174,7 +174,7 @@ static void queue_matmuls(Optimizer* o, Comm* comm) {
     b->host_free(batch);
 }
 
-// Chooses the algorithms: those of `saved`, else of `cached`, else the fastest. Either may be NULL.
+// Chooses the algorithm of each matmul: from `saved`, else from `cached`, else the fastest. Either may be NULL.
 static void tune_matmuls(Optimizer* o, const Plan* p, Comm* comm, const char* saved, const char* cached) {
     const double seconds = 5; // in all, chosen
     const Backend* b = o->model->backend;
@@ -194,7 +194,7 @@ static void tune_matmuls(Optimizer* o, const Plan* p, Comm* comm, const char* sa
 // ---------------------------------------------------------------------------------------------------------------------
 // all choices
 
-// Chooses the variants: those of `saved`, which may be NULL, else the fastest. has_tokens: a batch is uploaded.
+// Chooses the variants: from `saved`, which may be NULL, else the fastest. has_tokens: a batch is uploaded.
 static void choose_variants(GPT2* g, Comm* comm, const char* saved, bool has_tokens) {
     const Backend* b = g->backend;
     if (g->eot != NO_DOCUMENTS) { gpt2_embed(g, g->B, g->T, NULL); } // finds those that attention is timed with

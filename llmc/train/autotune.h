@@ -1,8 +1,8 @@
 // Autotuning: at the start, chooses the fastest algorithm of each matmul of a library, and the fastest variant of each
 // operation that the device can do in several (Backend.variant_name), timed on this model's shapes. Results differ in
 // their last bits, so the choices are part of the run: state.json records them, and a resumed run uses those recorded,
-// without timing. A fresh start takes those of an earlier one from the cache (files/tune_cache.h), so that two starts
-// give the same bits. On a CPU there is nothing to choose.
+// without timing. A fresh start takes the choices of an earlier one from the cache (files/tune_cache.h), so that two
+// starts give the same bits. On a CPU there is nothing to choose.
 #pragma once
 #include "../model/optimizer.h"
 #include "plan.h"

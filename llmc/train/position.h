@@ -42,8 +42,8 @@ void position_close(Position* p);
 // Returns the tokens of the next step: of a full batch, or fewer in a batch ramp.
 long long position_step_tokens(const Position* p);
 
-// Sets the length of the next step's sequences. Returns true if the run has a --seq_ramp and the length is not that of
-// the step before.
+// Sets the length of the next step's sequences. Returns true if the run has a --seq_ramp and the length has changed
+// since the step before.
 bool position_set_seq_len(Position* p);
 
 // Uploads this rank's next micro-batch to the model, its windows cut into sequences, and requests the one after it.

@@ -8,8 +8,8 @@
 // Ends the program unless the data with this hash is what the run of the checkpoint was trained on.
 void restore_check_data(const Start* start, uint64_t train_data);
 
-// Returns true if the logs in --out say that the checkpoint's run finished at this step, or are not those of the
-// checkpoint. Collective.
+// Returns true if the logs in --out say that the checkpoint's run finished at this step, or if they are another run's.
+// Collective.
 bool restore_logs_have_end(const Start* start, Comm* comm, long long step);
 
 // Loads weights, moments and state of the checkpoint; without one, initial weights, and the state of a fresh run. Ends

@@ -37,7 +37,7 @@ bool saving_is_due(const Saving* s, long long step, long long last_step, bool is
 // ---------------------------------------------------------------------------------------------------------------------
 // the best checkpoint
 
-// Returns the best checkpoint once that of `step` is there: it, if its validation loss is the lowest so far.
+// Returns the best checkpoint when one of `step` is added: the new one, if its validation loss is the lowest so far.
 static Validated best_with(const Saving* s, long long step) {
     const bool is_known = s->last.step == step && step > 0 && isfinite(s->last.loss);
     return is_known && (!s->best.step || s->last.loss < s->best.loss) ? s->last : s->best;
@@ -77,8 +77,8 @@ bool saving_look(Saving* s, Logger* log, bool waits) {
     }
 }
 
-// Returns the tokenizer's files for a checkpoint, made by the first call; NULL if there is no tokenizer, or the files
-// cannot hold it, of which the first call warns.
+// Returns the tokenizer's files for a checkpoint, which the first call makes. NULL if there is no tokenizer, or if the
+// files cannot hold it; the first call then warns.
 static const TokenizerFiles* tokenizer_files(Saving* s, int T, Logger* log) {
     Error err;
     if (!s->tokenizer) { return NULL; }

@@ -9,7 +9,7 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // data
 
-// Ends the program unless data and tokenizer fit together, are the same on all ranks, and those of the run so far.
+// Ends the program unless data and tokenizer fit together, are the same on all ranks, and are what the run has used.
 static void check_data(TrainRun* run, Comm* comm) {
     const Start* start = &run->start;
     const char* name = run->plan->tokenizer.option;

@@ -17,9 +17,9 @@ static char* options_without(const SkipWindows* left_out, uint64_t window, uint6
     return options;
 }
 
-// Returns how to go on after the bad steps, the last of which has trained on window `last`; "" on ranks other than 0,
-// and without --out. The caller frees it. With --on_spike stop it ends with the options: supervise.sh takes them from
-// there.
+// Returns how to go on after the bad steps; window `last` is the last that they trained on. "" on ranks other than 0,
+// and without --out. The caller frees it. With --on_spike stop the text ends with the options, which supervise.sh takes
+// from there.
 static char* way_back(const TrainRun* run, uint64_t last) {
     const char* out = run->plan->save.out;
     const DataPlan* data = &run->plan->data;
