@@ -17,7 +17,7 @@ bare_machine() { # UID: puts the programs of such a machine into $dir/bin, run b
     for tool in "$dir"/bin/*; do sed -i '1i #!/bin/sh' "$tool"; done
     set -f
 }
-setup() { PATH="$dir/bin:$PATH" sh scripts/setup.sh "$@" </dev/null; }
+setup() { TMPDIR="$dir" PATH="$dir/bin:$PATH" sh scripts/setup.sh "$@" </dev/null; }
 
 setup_installs_what_the_machine_lacks() {
     bare_machine 0
