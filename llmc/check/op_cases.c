@@ -260,10 +260,11 @@ OP_CASE(attention_cached) {
     SIZES;
     FLOPS(4.0 * C * (scores + (double)N * s->past));
     S(WRITE, out, N * C);
+    F(SCRATCH, lse, N * NH);
     S(ADD, cache, (size_t)B * s->capacity * 2 * C);
     TOUCHES((size_t)B * (s->past + T) * C); // ADD counts it twice; the past is only read, T rows are only written
     S(READ, qkv, N * 3 * C);
-    RUN(b->attention_cached(out, cache, qkv, B, T, s->past, s->capacity, C, NH))
+    RUN(b->attention_cached(out, lse, cache, qkv, B, T, s->past, s->capacity, C, NH))
 }
 
 OP_CASE(classifier_loss) {

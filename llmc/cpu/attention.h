@@ -287,7 +287,7 @@ static inline void attention_query_cached(Stored* out, const Stored* q, const St
     for (i = 0; i < HS; i++) { out[i] = to_stored(x[i] / sum); }
 }
 
-static inline void attention_cached(Stored* out, Stored* cache, const Stored* qkv, int B, int T, int past,
+static inline void attention_cached(Stored* out, float* lse, Stored* cache, const Stored* qkv, int B, int T, int past,
                                     int capacity, int C, int NH) {
     const int HS = C / NH;
     for (int b = 0; b < B; b++) {
@@ -298,7 +298,7 @@ static inline void attention_cached(Stored* out, Stored* cache, const Stored* qk
         }
     }
     if (past == 0 && T > 1 && cpu.kernels == KERNELS_FAST && cpu.flash) { // a prompt: its keys are all in qkv
-        flash_forward(out, NULL, NULL, qkv, NULL, B, T, C, NH);
+        flash_forward(out, NULL, lse, qkv, NULL, B, T, C, NH);
         return;
     }
     #pragma omp parallel for collapse(3) schedule(dynamic) if ((size_t)B * T * (past + T) * C >= DOT_SHARED)

@@ -306,8 +306,7 @@ static inline void flash_forward_block(FlashForward* f, const FlashHead* h, int 
 }
 
 // Computes out and lse for the queries [begin, end) of a head; begin is a multiple of FLASH_QUERY_BLOCK. out and lse
-// point to position 0; rows of out are C apart. rest: as out, or NULL; lse may be NULL. past_caches: as in
-// flash_store().
+// point to position 0; rows of out are C apart. rest: as out, or NULL. past_caches: as in flash_store().
 static inline void flash_forward_task(Stored* out, Stored* rest, float* lse, const FlashHead* h, int begin, int end,
                                       int C, bool past_caches) {
     FlashForward f;
@@ -327,7 +326,7 @@ static inline void flash_forward_task(Stored* out, Stored* rest, float* lse, con
             flash_forward_block(&f, h, q0, queries, k0, min_int(FLASH_KEY_BLOCK, q0 + queries - k0), k0 == first);
         }
         for (int t = 0; t < queries; t++) {
-            if (lse) { lse[q0 + t] = h->scale * f.max[t] + logf(f.sum[t]); }
+            lse[q0 + t] = h->scale * f.max[t] + logf(f.sum[t]);
             f.factor[t] = 1.0f / f.rounded[t];
         }
         flash_scale(f.out, FLASH_QUERY_BLOCK, f.factor, queries, HS);
@@ -380,7 +379,7 @@ static inline void flash_forward(Stored* out, Stored* rest, float* lse, const St
             const int head = n % heads, begin = (ranges - 1 - n / heads) * range; // the longest first
             const FlashHead h = flash_head(qkv, starts, NULL, head, T, C, NH);
             const size_t at = flash_out(head, T, C, NH);
-            flash_forward_task(out + at, stored_or_null(rest, at), lse ? lse + (size_t)head * T : NULL, &h, begin,
+            flash_forward_task(out + at, stored_or_null(rest, at), lse + (size_t)head * T, &h, begin,
                                min_int(T, begin + range), C, past_caches);
         }
         past_caches_end();

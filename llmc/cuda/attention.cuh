@@ -242,11 +242,11 @@ static inline void attention_cache(floatX* cache, const floatX* qkv, int B, int 
     cuda_launched("attention_cache");
 }
 
-static inline void attention_cached(floatX* out, floatX* cache, const floatX* qkv, int B, int T, int past,
+static inline void attention_cached(floatX* out, float* lse, floatX* cache, const floatX* qkv, int B, int T, int past,
                                     int capacity, int C, int NH) {
     attention_cache(cache, qkv, B, T, past, capacity, C);
     if (past == 0 && T > 1 && uses_flash_attention(qkv, out, C / NH)) { // a prompt: its keys are all in qkv
-        flash_forward_sized(out, NULL, NULL, qkv, NULL, B, T, C, NH);
+        flash_forward_sized(out, NULL, lse, qkv, NULL, B, T, C, NH);
         return;
     }
     const KeyRows keys = {cache, (size_t)capacity * 2 * C, (size_t)2 * C};

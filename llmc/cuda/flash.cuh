@@ -159,7 +159,7 @@ static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>
             factor[r] = 1.0f / (sizeof(Type) == 2 ? acc[g][HD / 8][2 * r] : sum);
             const int row = warp_first + g * 16 + acc_row(2 * r);
             const float max = maxima[g][r] * scale_log2 / LOG2_E;
-            if (lse && warp_lane() % 4 == 0 && row < T) { lse[at.lse() + row] = max + logf(sum); }
+            if (warp_lane() % 4 == 0 && row < T) { lse[at.lse() + row] = max + logf(sum); }
         }
         Type* group_own = warp_own + g * 16 * PITCH;
         tile_store<HD>(out + at.out(), at.C(), warp_first + g * 16, T, HS, acc[g], factor, group_own);

@@ -205,9 +205,10 @@ typedef struct Backend {
     void (*document_bounds)(int* starts, int* ends, const int* tokens, int eot, int B, int T);
 
     // For generation: T new positions that follow `past` earlier ones. cache (B,capacity,2,C) holds keys and values of
-    // the earlier ones; those of the new ones are appended. past + T <= capacity. T = 1 is one decoding step.
-    void (*attention_cached)(Stored* out, Stored* cache, const Stored* qkv, int B, int T, int past, int capacity, int C,
-                             int NH);
+    // the earlier ones; those of the new ones are appended. past + T <= capacity. past = 0 is a prompt, T = 1 one
+    // decoding step. lse (B,NH,T) is scratch.
+    void (*attention_cached)(Stored* out, float* lse, Stored* cache, const Stored* qkv, int B, int T, int past,
+                             int capacity, int C, int NH);
 
     // -----------------------------------------------------------------------------------------------------------------
     // classifier and loss

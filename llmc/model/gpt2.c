@@ -209,8 +209,9 @@ static void gpt2_attention_cached(const GPT2* g, int l, int B, int T, const KVCa
         const int slot = kv_cache_slot(cache, row);
         const size_t first = (size_t)row * (size_t)T * (size_t)C;
         n = kv_cache_run(cache, row, B);
-        b->attention_cached(stored_at(b, a.atty, first), kv_cache_at(g, cache, l, slot), stored_at(b, a.qkv, 3 * first),
-                            n, T, cache->length[slot], cache->capacity, C, g->config.num_heads);
+        b->attention_cached(stored_at(b, a.atty, first), a.lse, kv_cache_at(g, cache, l, slot),
+                            stored_at(b, a.qkv, 3 * first), n, T, cache->length[slot], cache->capacity, C,
+                            g->config.num_heads);
     }
 }
 
