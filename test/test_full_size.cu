@@ -68,10 +68,9 @@ static void fill_integers(const OpCase* c, const OpTensor* t) {
 }
 
 // Returns the bytes that may stay untouched: the last elements of a range that AdamW updates may belong to a block that
-// is not run; a document begins at the first token, whatever that is; only a prompt needs scratch in attention_cached.
-static size_t slack(const OpCase* c, const OpTensor* t, size_t bytes) {
+// is not run; a document begins at the first token, whatever that is.
+static size_t slack(const OpCase* c, size_t bytes) {
     if (!strcmp(op_name(c->op), "document_bounds")) { return sizeof(int); }
-    if (!strcmp(op_name(c->op), "attention_cached") && t->role == ROLE_SCRATCH && c->size.past) { return bytes; }
     return !strcmp(op_name(c->op), "adamw_update") ? bytes / 100 : 0;
 }
 
@@ -79,7 +78,7 @@ static void expect_touched(const OpCase* c, const OpTensor* t, size_t needed) {
     const emu::Touched part = emu::audit_touched(t->data);
     const size_t bytes = op_bytes(c, t), span = part.begin < part.end ? part.end - part.begin : 0;
     const size_t needed_bytes = bytes / t->n * needed;
-    if (span == bytes || (span <= needed_bytes && span + slack(c, t, bytes) >= needed_bytes)) { return; }
+    if (span == bytes || (span <= needed_bytes && span + slack(c, bytes) >= needed_bytes)) { return; }
     TEST_FAIL("%s: %s: bytes %zu to %zu of %zu are touched", op_name(c->op), t->name, part.begin, part.end, bytes);
 }
 

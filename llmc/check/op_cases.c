@@ -261,6 +261,7 @@ OP_CASE(attention_cached) {
     FLOPS(4.0 * C * (scores + (double)N * s->past));
     S(WRITE, out, N * C);
     F(SCRATCH, lse, N * NH);
+    TOUCHES(s->past ? 0 : N * NH); // only a prompt uses it
     S(ADD, cache, (size_t)B * s->capacity * 2 * C);
     TOUCHES((size_t)B * (s->past + T) * C); // ADD counts it twice; the past is only read, T rows are only written
     S(READ, qkv, N * 3 * C);

@@ -180,10 +180,12 @@ static inline void attention_forward_head(Stored* out, Stored* rest, float* lse,
     }
 }
 
+static inline bool uses_flash_attention(void) { return cpu.kernels == KERNELS_FAST && cpu.flash; }
+
 static inline void attention_forward(Stored* out, Stored* rest, float* lse, const Stored* qkv, const int* starts, int B,
                                      int T, int C, int NH) {
     const int HS = C / NH;
-    if (cpu.kernels == KERNELS_FAST && cpu.flash) {
+    if (uses_flash_attention()) {
         flash_forward(out, rest, lse, qkv, starts, B, T, C, NH);
         return;
     }
@@ -237,7 +239,7 @@ static inline void attention_backward(Stored* dqkv, float* delta, const Stored* 
                                       const int* ends, int B, int T, int C, int NH) {
     (void)delta; // unused: computed in local variables, or in thread_scratch() by flash
     const int HS = C / NH;
-    if (cpu.kernels == KERNELS_FAST && cpu.flash) {
+    if (uses_flash_attention()) {
         flash_backward(dqkv, dout, out, rest, lse, qkv, starts, ends, B, T, C, NH);
         return;
     }
@@ -297,7 +299,7 @@ static inline void attention_cached(Stored* out, float* lse, Stored* cache, cons
                    (size_t)2 * C * sizeof(Stored));
         }
     }
-    if (past == 0 && T > 1 && cpu.kernels == KERNELS_FAST && cpu.flash) { // a prompt: its keys are all in qkv
+    if (past == 0 && T > 1 && uses_flash_attention()) { // a prompt: its keys are all in qkv
         flash_forward(out, NULL, lse, qkv, NULL, B, T, C, NH);
         return;
     }
