@@ -67,7 +67,7 @@ fi
 
 rm -rf "$folder"
 mkdir -p "$out" "$folder" || exit 1
-failed=0 child=
+failed=0 running=
 say() { echo "$*" | tee -a "$folder/summary.txt"; }
 write_tar() { # tar's exit code 1: a file changed meanwhile
     tar -cf "$out/$part.new" -C build/gpu "$part" 2>/dev/null
@@ -75,7 +75,9 @@ write_tar() { # tar's exit code 1: a file changed meanwhile
 }
 finish() {
     trap '' TERM INT HUP
-    kill $child $sampler 2>/dev/null
+    # timeout makes a process group of a step. The group is ended too: a timeout that is ended just while it starts its
+    # command leaves it behind.
+    kill $sampler ${running:+$! -$!} 2>/dev/null
     say "$part: $1, exit code $failed; $out/$part.tar"
     write_tar
     exit $failed
@@ -91,10 +93,10 @@ step() {
     [ "$limit" -gt 0 ] || { failed=1; say "$name: not run, the part's time is over"; return 1; }
     report="$folder/$name.txt" sampled=$(wc -l <"$folder/clocks.csv")
     { echo "$ $*"; echo "$machine, $(date)"; } >"$report"
+    running=1
     timeout -k 5 "$limit" "$@" >>"$report" 2>&1 &
-    child=$!
-    wait $child
-    code=$? child= took=$(($(date +%s) - begun))
+    wait $!
+    code=$? running= took=$(($(date +%s) - begun))
     if [ $code = 0 ]; then ended=done
     elif [ $took -ge "$limit" ]; then failed=1 ended="CUT at its limit, exit code $code"
     else failed=1 ended="FAILED, exit code $code"; fi

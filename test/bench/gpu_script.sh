@@ -62,7 +62,7 @@ make_stand_in() { # in the box
     program train_gpt2cu <<'END'
 #!/bin/sh
 loss=5.5
-case "$*" in *"${HANGS:-nothing}"*) sleep 600 ;; *"${FAILS:-nothing}"*) echo "no such library"; exit 1 ;; esac
+case "$*" in *"${HANGS:-nothing}"*) echo hangs; sleep 600 ;; *"${FAILS:-nothing}"*) echo "no such library"; exit 1 ;; esac
 case "$*" in *"${DIFFERS:-nothing}"*) loss=5.4 ;; esac
 for word; do
     [ "${before:-}" != --out ] || {
@@ -205,7 +205,7 @@ a_part_that_is_ended_leaves_its_tar() {
     export HANGS='--attention cudnn'
     begin env PATH="$box/bin" CUDA_HOME="$box" sh "$box/dev/bench/gpu.sh" first "$dir/results"
     unset HANGS
-    await 'attention cudnn' "$box/build/gpu/first/cudnn.txt" $pid
+    await '^hangs' "$box/build/gpu/first/cudnn.txt" $pid
     kill -TERM $pid
     finish $pid
     unpack first
