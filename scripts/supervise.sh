@@ -58,27 +58,29 @@ bad_windows() {
 }
 
 trap '' PIPE # a message that nobody reads (`| tee log` after a Ctrl-C) must not end it
-child='' stopped=
-stop() { # SIGNAL
+child='' stopped='' unsent=
+stop() { # SIGNAL: passes it on
     stopped=$1
-    [ -z "$child" ] || kill -s "$1" "$child" 2>/dev/null
+    if [ -n "$child" ]; then kill -s "$1" "$child" 2>/dev/null; else unsent=$1; fi
 }
 for signal in INT TERM HUP; do
     # shellcheck disable=SC2064 # the signal is known now
     trap "stop $signal" $signal
 done
-# Waits for the child; a signal ends `wait`, but not the child.
-wait_for() {
-    while wait "$1"; status=$?; kill -0 "$1" 2>/dev/null; do :; done
+# Waits for a child, which gets a signal that came just before it was known. A signal ends `wait`, but not the child.
+wait_for() { # PID
+    child=$1
+    [ -z "$unsent" ] || kill -s "$unsent" "$child" 2>/dev/null
+    while wait "$child"; status=$?; kill -0 "$child" 2>/dev/null; do :; done
+    child=
 }
 
 failures=0 rewinds=0 skip='' before=$(newest)
 while :; do
     # shellcheck disable=SC2086 # several words, or none
     "$@" $again ${skip:+--skip_windows $skip} &
-    child=$!
-    wait_for $child
-    child='' code=$status step=$(newest)
+    wait_for $!
+    code=$status step=$(newest)
     [ -z "$stopped" ] || { say "stopped by SIG$stopped at step $step; exit code $code"; exit "$code"; }
     case $code in
     0) say "complete at step $step"; exit 0 ;;
@@ -106,9 +108,10 @@ while :; do
     while [ $doubled -lt $failures ] && [ "$pause" -lt 600 ]; do pause=$((pause * 2)) doubled=$((doubled + 1)); done
     health=$(sh "$(dirname "$0")/gpu_health.sh" 2>&1) || say "$health"
     say "exit code $code at step $step; start $failures of $RESTARTS from there in $pause s"
-    sleep "$pause" &
-    child=$!
-    wait_for $child
-    child=
+    # A signal ends the pause within a second: it waits for this shell's command, here sleep.
+    while [ "$pause" -gt 0 ] && [ -z "$stopped" ]; do
+        sleep 1
+        pause=$((pause - 1))
+    done
     [ -z "$stopped" ] || { say "stopped by SIG$stopped"; exit "$code"; }
 done

@@ -225,6 +225,13 @@ a_supervised_run_is_given_up_with_the_reason() {
     finish $pid
     [ $? = 0 ] || note "a stopped run has exit code $?"
     grep -q 'stopped by SIGTERM' "$dir/stopped/supervise.log" || note "$(cat "$dir/stopped/supervise.log")"
+    # Ctrl-C ends a pause too. What a shell starts with & ignores it, unless env says otherwise.
+    begin env --default-signal=INT PAUSE=3600 sh scripts/supervise.sh sh -c 'exit 9' fails --out "$dir/paused"
+    await 'in 3600 s' "$dir/err" $pid
+    kill -INT $pid
+    finish $pid
+    [ $? = 9 ] || note "stopped in a pause: exit code $?"
+    grep -q 'stopped by SIGINT' "$dir/err" || note "$(cat "$dir/err")"
 }
 
 run_tests
