@@ -99,7 +99,7 @@ WITHOUT = $(call without,OPENMP,the programs compute on one thread) \
         $(call without,CUDNN,not its attention: there is $(NO_CUDNN)),'nvcc: no train_gpt2cu: $(NO_NVCC)')
 help:
 	@sed -s -n '2,/^$$/s/^# \{0,1\}//p' Makefile test/rules.mk
-	@printf 'built without %s\n' $(WITHOUT)
+	@$(if $(strip $(WITHOUT)),printf 'built without %s\n' $(WITHOUT))
 
 check-packages:
 	$(if $(JANSSON),,$(error jansson.h is missing: install libjansson-dev, or run `sh scripts/setup.sh`))
