@@ -11,6 +11,7 @@
 typedef struct {
     Plan plan;
     int samples, alternatives; // of each prompt, of each token
+    int context;               // positions that are trained
     bool is_json;
     GPT2 model;
     Tokenizer* tokenizer;
@@ -23,13 +24,13 @@ static bool is_interactive(const Config* c) {
 }
 
 // Returns the tokens of each prompt, NULL if one of them is too long; tokens_free() frees them.
-static TokenList* tokens_of(const Prompts* p, const Tokenizer* t, const GPT2Config* m, Error* err) {
+static TokenList* tokens_of(const Prompts* p, const Tokenizer* t, int context, Error* err) {
     TokenList* tokens = alloc_or_die(p->count, sizeof *tokens, "tokens of prompts");
     for (size_t i = 0; i < p->count; i++) {
         tokens[i] = prompt_tokens(t, p->prompt[i].text, p->prompt[i].bytes);
-        if (tokens[i].count > (size_t)m->max_seq_len) {
-            fail(err, "prompt %zu has %zu tokens, the model only %d positions: shorten it", i + 1, tokens[i].count,
-                 m->max_seq_len);
+        if (tokens[i].count > (size_t)context) {
+            fail(err, "prompt %zu has %zu tokens, but a text of this model has at most %d: shorten it", i + 1,
+                 tokens[i].count, context);
             for (size_t j = 0; j <= i; j++) { token_list_free(&tokens[j]); }
             free(tokens);
             return NULL;
@@ -47,8 +48,9 @@ static void tokens_free(TokenList* tokens, size_t count) {
 static bool answer(Session* s, const Prompts* prompts, const TokenList* tokens, bool repeats_prompt) {
     Error err;
     GenerateTimes times = {.tokens = 0};
-    const GenerateOptions options = {.sampling = s->plan.phases.sampling, .max_tokens = s->plan.phases.sample_tokens,
-                                     .samples = s->samples, .stops_at_eot = true, .alternatives = s->alternatives};
+    const GenerateOptions options = {.context = s->context, .sampling = s->plan.phases.sampling,
+                                     .max_tokens = s->plan.phases.sample_tokens, .samples = s->samples,
+                                     .stops_at_eot = true, .alternatives = s->alternatives};
     Answers answers = answers_open(&(AnswerOptions){.prompts = prompts, .tokenizer = s->tokenizer,
                                                     .samples = options.samples, .alternatives = options.alternatives,
                                                     .is_json = s->is_json, .repeats_prompt = repeats_prompt});
@@ -88,7 +90,7 @@ static bool converse(Session* s) {
         Prompt prompt = {.text = line, .bytes = bytes};
         const Prompts prompts = {.prompt = &prompt, .count = 1};
         TokenList* tokens = prompt_check(&prompt, "the line", &err)
-                                ? tokens_of(&prompts, s->tokenizer, &s->model.config, &err) : NULL;
+                                ? tokens_of(&prompts, s->tokenizer, s->context, &err) : NULL;
         if (!tokens) {
             notice("error: %s", err.text);
             continue;
@@ -135,19 +137,19 @@ int generate_command(const Config* asked, const Backend* b, enum dtype dtype) {
     take_data_options(c, folder);
     c->document_mask = 0; // a text is one document
     if (!plan_make(&s.plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
-    const GPT2Config* shape = &s.plan.shape;
-    s.alternatives = min_int((int)c->logprobs, shape->vocab_size);
+    s.alternatives = min_int((int)c->logprobs, s.plan.shape.vocab_size);
+    s.context = trained_positions(&s.plan.shape, folder);
     open_device(b, &s.plan.device, &alone);
     s.tokenizer = open_text_tokenizer(c, &s.plan, folder, "generate");
-    size_t longest = (size_t)shape->max_seq_len, count = (size_t)c->samples; // if interactive
+    size_t longest = (size_t)s.context, count = (size_t)c->samples; // if interactive
     if (!interactive) {
-        tokens = tokens_of(&prompts, s.tokenizer, shape, &err);
+        tokens = tokens_of(&prompts, s.tokenizer, s.context, &err);
         if (!tokens) { fatal("%s", err.text); }
         longest = 0;
         for (size_t i = 0; i < prompts.count; i++) { longest = max_size(longest, tokens[i].count); }
         count *= prompts.count;
     }
-    session_open_model(&s, generate_slots(count), generate_capacity(shape, longest, (size_t)c->sample_tokens));
+    session_open_model(&s, generate_slots(count), generate_capacity(s.context, longest, (size_t)c->sample_tokens));
     const bool ok = interactive ? converse(&s) : answer(&s, &prompts, tokens, true);
     print_times(&s.times);
     gpt2_free(&s.model);

@@ -33,6 +33,15 @@ void take_data_options(Config* c, const char* folder) {
     take_folder_tokenizer(c, folder);
 }
 
+int trained_positions(const GPT2Config* m, const char* folder) {
+    json_t *state = folder ? folder_state(folder) : NULL, *options = json_object_get(state, "options");
+    const char* init = json_string_value(json_object_get(options, "init"));
+    const json_int_t seq_len = json_integer_value(json_object_get(options, "seq_len"));
+    const bool are_fewer = init && !strcmp(init, "random") && seq_len > 0 && seq_len < m->max_seq_len;
+    json_decref(state);
+    return are_fewer ? (int)seq_len : m->max_seq_len;
+}
+
 Tokenizer* open_text_tokenizer(const Config* c, const Plan* p, const char* folder, const char* command) {
     Tokenizer* tokenizer = open_tokenizer(&p->tokenizer, &p->shape);
     if (!tokenizer) {

@@ -11,6 +11,10 @@ char* weights_folder(const Config* c);
 // the command line override them.
 void take_data_options(Config* c, const char* folder);
 
+// Returns how many positions of a model are trained: with weights of a run that began at random, as many as its
+// --seq_len.
+int trained_positions(const GPT2Config* m, const char* folder);
+
 // Opens the tokenizer of weights from `folder` (NULL: random ones), whose device is open: that of a run must be the
 // one it was trained with. `command` needs it, for errors.
 Tokenizer* open_text_tokenizer(const Config* c, const Plan* p, const char* folder, const char* command);

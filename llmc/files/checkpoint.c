@@ -174,14 +174,17 @@ char* state_matmuls(const json_t* state, const Backend* b) {
     return lines;
 }
 
-// Returns what is pending, or the best checkpoint; NULL if nothing is, or there is none.
+// Return a count, what is pending, or the best checkpoint; NULL if it is 0, nothing is, or there is none.
+static json_t* count_to_json(long long count) { return count ? json_integer(count) : NULL; }
+
 static json_t* phases_to_json(Phases p) {
     return p.val || p.eval || p.sample ? json_pack("{s:b, s:b, s:b}", "val", p.val, "eval", p.eval, "sample", p.sample)
                                        : NULL;
 }
 
-static json_t* best_to_json(const TrainState* s) {
-    return s->best_step ? json_pack("{s:I, s:f}", "step", (json_int_t)s->best_step, "val_loss", s->best_loss) : NULL;
+static json_t* best_to_json(const Validated* v) {
+    return v->step ? json_pack("{s:I, s:f, s:o}", "step", (json_int_t)v->step, "val_loss", v->loss, "val_data",
+                               json_hex(v->data)) : NULL;
 }
 
 Phases state_pending(const json_t* state) {
@@ -196,14 +199,14 @@ Phases state_pending(const json_t* state) {
 static json_t* state_to_json(const TrainState* s, const Backend* b, json_t* options, const char* nccl_algorithms) {
     const LossScale* scale = &s->loss_scale;
     json_t* state = json_pack(
-        "{s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:{s:s}, s:o, s:o*, s:s*, s:o*, s:o*, s:o*, s:o*}", "format",
-        CHECKPOINT_FORMAT, "step", (json_int_t)s->step, "updates", (json_int_t)s->updates, "tokens",
+        "{s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:{s:s}, s:o, s:o*, s:s*, s:o*, s:o*, s:o*, s:o*, s:o*}",
+        "format", CHECKPOINT_FORMAT, "step", (json_int_t)s->step, "updates", (json_int_t)s->updates, "tokens",
         (json_int_t)s->tokens, "window", (json_int_t)s->window, "data_hash", json_hex(s->data_hash), "loss_window",
         outliers_to_json(&s->loss_window), "norm_window", outliers_to_json(&s->norm_window), "options", options,
         "kernels", b->device, b->device_kernels(), "tokenizer_hash", json_hex(s->tokenizer_hash), "matmuls",
-        matmuls_to_json(b), "nccl_algo", nccl_algorithms, "bad_steps", s->bad_steps ? json_integer(s->bad_steps) : NULL,
-        "pending", phases_to_json(s->pending), "best", best_to_json(s), "loss_scale",
-        scale->is_dynamic ? loss_scale_to_json(scale) : NULL);
+        matmuls_to_json(b), "nccl_algo", nccl_algorithms, "bad_steps", count_to_json(s->bad_steps), "nonfinite_steps",
+        count_to_json(s->nonfinite_steps), "pending", phases_to_json(s->pending), "best", best_to_json(&s->best),
+        "loss_scale", scale->is_dynamic ? loss_scale_to_json(scale) : NULL);
     if (!state) { fatal("state.json: the choice of NCCL's algorithms is not UTF-8"); }
     return state;
 }
@@ -373,9 +376,11 @@ bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* st
     s->data_hash = 0;
     json_get_hex(state, "data_hash", &s->data_hash);
     const json_t* best = json_object_get(state, "best");
-    s->best_step = json_integer_value(json_object_get(best, "step"));
-    s->best_loss = json_number_value(json_object_get(best, "val_loss"));
+    s->best = (Validated){.step = json_integer_value(json_object_get(best, "step")),
+                          .loss = json_number_value(json_object_get(best, "val_loss"))};
+    json_get_hex(best, "val_data", &s->best.data);
     s->bad_steps = json_integer_value(json_object_get(state, "bad_steps"));
+    s->nonfinite_steps = json_integer_value(json_object_get(state, "nonfinite_steps"));
     s->pending = state_pending(state);
     return ok && outliers_from_json(&s->loss_window, json_object_get(state, "loss_window"), err) &&
            outliers_from_json(&s->norm_window, json_object_get(state, "norm_window"), err);

@@ -30,6 +30,13 @@ typedef struct {
     bool val, eval, sample;
 } Phases;
 
+// A checkpoint's validation loss; step 0: there is none.
+typedef struct {
+    long long step;
+    double loss;
+    uint64_t data; // hash of what it was validated on; 0: unknown
+} Validated;
+
 // State of a run, besides parameters and moments.
 typedef struct {
     long long step;     // steps done
@@ -39,10 +46,10 @@ typedef struct {
     uint64_t data_hash; // of the training data
     uint64_t tokenizer_hash; // 0: there is none
     OutlierDetector loss_window, norm_window;
-    double best_loss;    // the lowest validation loss of a checkpoint; 0: there is none
-    long long best_step; // that checkpoint's; on rank 0
+    Validated best;      // the checkpoint with the lowest validation loss; on rank 0
     LossScale loss_scale;
-    long long bad_steps; // the last steps in a row whose loss or norm was a spike, or not finite (numerics.h)
+    long long bad_steps;       // the last steps in a row whose loss or norm was a spike, or not finite (numerics.h)
+    long long nonfinite_steps; // the last ones in a row whose loss or norm was not finite
     Phases pending;      // phases of this step that a stop has left
 } TrainState;
 

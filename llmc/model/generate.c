@@ -135,8 +135,8 @@ TokenList prompt_tokens(const Tokenizer* t, const char* text, size_t bytes) {
 
 int generate_slots(size_t count) { return (int)min_size(count, MAX_TEXTS); }
 
-int generate_capacity(const GPT2Config* m, size_t longest, size_t max_tokens) {
-    return (int)min_size((size_t)m->max_seq_len, longest + max_tokens);
+int generate_capacity(int context, size_t longest, size_t max_tokens) {
+    return (int)min_size((size_t)context, longest + max_tokens);
 }
 
 // Texts that are being generated, and those to come.
@@ -242,10 +242,11 @@ bool generate(GPT2* model, const Tokenizer* tokenizer, const TokenList* prompts,
               const GenerateOptions* options, const TextSink* sink, GenerateTimes* times, Error* err) {
     Texts all = {.tokenizer = tokenizer, .prompts = prompts, .options = options, .sink = sink,
                  .total = num_prompts * (size_t)options->samples};
+    const int context = options->context ? options->context : model->config.max_seq_len;
     size_t longest = 0;
     bool ok = true, goes_on = true;
     for (size_t i = 0; i < num_prompts; i++) { longest = max_size(longest, prompts[i].count); }
-    const int capacity = generate_capacity(&model->config, longest, options->max_tokens);
+    const int capacity = generate_capacity(context, longest, options->max_tokens);
     all.generator = generator_open(model, generate_slots(all.total), capacity);
     all.start = seconds_now();
     while (ok && goes_on) {

@@ -73,6 +73,7 @@ void generator_feed(Generator* g, Sequence* const* texts, int count);
 // generating
 
 typedef struct {
+    int context;       // positions that are used; 0: all of the model's
     Sampling sampling;
     size_t max_tokens; // of a text, behind its prompt
     int samples;       // texts for each prompt
@@ -107,10 +108,10 @@ typedef struct {
 // Returns the tokens of a prompt, which token_list_free() frees; an empty one is the start of a document.
 TokenList prompt_tokens(const Tokenizer* t, const char* text, size_t bytes);
 
-// Return how many of `count` texts are generated at once, and how many positions each takes, behind a prompt of at most
-// `longest` tokens.
+// Return how many of `count` texts are generated at once, and how many of the `context` positions each takes, behind a
+// prompt of at most `longest` tokens.
 int generate_slots(size_t count);
-int generate_capacity(const GPT2Config* m, size_t longest, size_t max_tokens);
+int generate_capacity(int context, size_t longest, size_t max_tokens);
 
 // Continues each prompt `samples` times, by up to max_tokens tokens or to the end of the document, and passes each
 // token to `sink`. Sets *times, unless that is NULL. Fails if a logit is not finite.

@@ -40,7 +40,7 @@ enum {
          .scope = SCOPE_IDENTITY)                                                                                     \
     TEXT(preset, "", TRAIN | INFO | BENCH,                                                                            \
          "settings by name: gpt2:, fast: or muon:124m..1558m, gpt3:125m..13b; with bench, of bench step alone",       \
-         .scope = SCOPE_START)                                                                                        \
+         .scope = SCOPE_IDENTITY)                                                                                     \
     GROUP("data")                                                                                                     \
     TEXT(train_data, "data/stories_train_*.bin", TRAIN | INFO,                                                        \
          "token shards to train on (a pattern, in quotation marks)", .scope = SCOPE_DATA,                             \
@@ -60,7 +60,8 @@ enum {
          "tokens in an optimizer step, over all micro-batches and processes",                                         \
          .also = "gradient_accumulation_steps (tokens of a step: B*T * processes * accumulation steps)")              \
     TEXT(batch_ramp, "", TRAIN | INFO,                                                                                \
-         "START:TOKENS: begin with START tokens a step and double to the total batch over TOKENS tokens")             \
+         "START:TOKENS: begin with START tokens a step and double to the total batch over TOKENS tokens",             \
+         .scope = SCOPE_IDENTITY)                                                                                     \
     TEXT(seq_ramp, "", TRAIN | INFO,                                                                                  \
          "START:TOKENS: begin with sequences of START tokens and double to --seq_len over TOKENS tokens")             \
     FLAG(shuffle, 1, TRAIN, "visit the windows of the data in random order, each once an epoch",                      \

@@ -6,7 +6,7 @@ enum { MAX_NONFINITE_STEPS = 8 };
 
 void numerics_begin(Numerics* n, const TrainState* s) {
     *n = (Numerics){.loss_scale = s->loss_scale, .loss_window = s->loss_window, .norm_window = s->norm_window,
-                    .bad_steps = s->bad_steps};
+                    .bad_steps = s->bad_steps, .nonfinite_steps = s->nonfinite_steps};
 }
 
 bool step_is_finite(const StepRecord* r) { return isfinite(r->loss) && isfinite(r->norm); }

@@ -53,6 +53,10 @@ void phases_add_due(PhaseState* p, long long step) {
 
 bool phases_are_pending(const PhaseState* p) { return p->pending.val || p->pending.eval || p->pending.sample; }
 
+uint64_t phases_val_hash(const PhaseState* p) {
+    return hash64(&p->val.num_windows, sizeof p->val.num_windows, p->val_data.hash);
+}
+
 bool phases_validate(PhaseState* p, double* loss, GPT2* g, Ranks* ranks, Logger* log, long long step) {
     check_same_weights(g, ranks->comm);
     *loss = validation_loss(g, &p->val, ranks->comm, ranks_are_interrupted, ranks);
@@ -103,13 +107,12 @@ static bool take_token(void* buffer, const NextToken* token) {
     return !b->is_cut;
 }
 
-void phases_sample(PhaseState* p, GPT2* g, const Ranks* ranks, Logger* log, long long step) {
+// Makes a sample and logs it. Returns false if a request to stop has cut it.
+static bool log_sample(const PhaseState* p, GPT2* g, Logger* log, long long step) {
     Error err;
     const PhasePlan* plan = &p->plan->phases;
-    p->pending.sample = false;
-    if (ranks->comm->rank != 0) { return; }
-    const GenerateOptions options = {.sampling = plan->sampling, .max_tokens = plan->sample_tokens, .samples = 1,
-                                     .stops_at_eot = true};
+    const GenerateOptions options = {.context = p->plan->sample_context, .sampling = plan->sampling,
+                                     .max_tokens = plan->sample_tokens, .samples = 1, .stops_at_eot = true};
     TextBuffer b = {NULL, 0, false};
     const TextSink sink = {.token = take_token, .context = &b};
     TokenList prompt = prompt_tokens(p->tokenizer, plan->prompt, strlen(plan->prompt));
@@ -119,9 +122,15 @@ void phases_sample(PhaseState* p, GPT2* g, const Ranks* ranks, Logger* log, long
     } else { // the next step will say more
         logger_notice(log, "warning: no sample: %s", err.text);
     }
-    p->pending.sample = b.is_cut;
     token_list_free(&prompt);
     free(b.text);
+    return !b.is_cut;
+}
+
+void phases_sample(PhaseState* p, GPT2* g, Ranks* ranks, Logger* log, long long step) {
+    const bool is_whole = ranks->comm->rank > 0 || log_sample(p, g, log, step);
+    p->pending.sample = comm_min_host(ranks->comm, is_whole) == 0;
+    ranks->stops = ranks->stops || p->pending.sample;
 }
 
 // At the start of a fresh run there are no gradients and no batch yet; a resumed one comes here only after its first

@@ -38,6 +38,9 @@ void phases_add_due(PhaseState* p, long long step);
 
 bool phases_are_pending(const PhaseState* p);
 
+// Returns a hash of the data that phases_validate() takes.
+uint64_t phases_val_hash(const PhaseState* p);
+
 // The next three do a phase that is pending, and leave it so if the run is to stop meanwhile.
 
 // Validates, logs the loss and sets *loss. Returns false if the run is to stop.
@@ -47,7 +50,7 @@ bool phases_validate(PhaseState* p, double* loss, GPT2* g, Ranks* ranks, Logger*
 void phases_score(PhaseState* p, GPT2* g, Ranks* ranks, Logger* log, long long step);
 
 // Logs a sample, which rank 0 makes.
-void phases_sample(PhaseState* p, GPT2* g, const Ranks* ranks, Logger* log, long long step);
+void phases_sample(PhaseState* p, GPT2* g, Ranks* ranks, Logger* log, long long step);
 
 // Writes report.html, and sets report_due to the time of the next: in ten seconds, or after a hundred times the time
 // that it took (both chosen). On rank 0; the others do nothing.

@@ -195,10 +195,11 @@ bool plan_make(Plan* p, const Backend* b, enum dtype dtype, const Config* c, con
     p->weights = weights;
     p->tokenizer = tokenizer_plan(c, weights);
     if (!resolve_shape(p, c, weights, err) || !resolve_seq_len(p, c, err)) { return false; }
+    p->sample_context = strcmp(c->init, "random") ? p->shape.max_seq_len : p->T;
     // A prompt has at most as many tokens as bytes. Test sets need all positions.
     const size_t prompt = max_size(1, strlen(c->prompt));
     p->sample_capacity = *c->eval_data ? p->shape.max_seq_len
-                                       : generate_capacity(&p->shape, prompt, (size_t)c->sample_tokens);
+                                       : generate_capacity(p->sample_context, prompt, (size_t)c->sample_tokens);
     p->phases.test_sets.T = p->T;
     p->phases.test_sets.vocab_size = p->shape.vocab_size;
     return true;

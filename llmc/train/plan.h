@@ -78,6 +78,7 @@ typedef struct {
     const char* nccl_algorithms; // Comm.algorithms
     enum tune tune;
     int samples;                // texts that are generated, or test rows that are scored, at once; 0: none
+    int sample_context;         // positions that a run's texts use: those that it trains
     int sample_capacity;        // positions that each of them has in the cache of keys and values
     TokenizerPlan tokenizer;
     DataPlan data;

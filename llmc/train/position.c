@@ -1,8 +1,8 @@
 #include "position.h"
 #include "open_plan.h"
 
-// Sets the number of steps and tokens of the run.
-static void count_steps(Position* p) {
+// Sets the number of steps and tokens of the run, of which so many are done, perhaps in batches of another size.
+static void count_steps(Position* p, long long step, long long tokens) {
     const Plan* plan = p->plan;
     const long long batch = plan->total_batch_size, most = 2000000000; // AdamW and the log hold the step in an int
     if (plan->max_steps > most || plan->max_steps > (1LL << 62) / batch) {
@@ -14,7 +14,8 @@ static void count_steps(Position* p) {
         fatal("--train_data %s: an epoch of %lld tokens is less than --total_batch_size %lld: give --max_steps or a "
               "smaller batch", plan->data.train, epoch, batch);
     }
-    p->num_steps = ramp_steps(&plan->batch_ramp, p->total_tokens);
+    const bool counts_tokens = plan->batch_ramp.start || plan->max_steps < 0;
+    p->num_steps = counts_tokens ? step + ramp_steps(&plan->batch_ramp, tokens, p->total_tokens) : plan->max_steps;
     if (p->num_steps > most) {
         usage_error("%lld steps are too many: give a larger --total_batch_size", p->num_steps);
     }
@@ -34,11 +35,12 @@ static void check_documents(Position* p, const Tokenizer* tokenizer) {
           p->plan->data.train, eot);
 }
 
-void position_open(Position* p, const Plan* plan, const Comm* comm, const Tokenizer* tokenizer) {
+void position_open(Position* p, const Plan* plan, const Comm* comm, const Tokenizer* tokenizer, const json_t* state) {
     *p = (Position){.plan = plan, .rank = comm->rank, .ranks = comm->size};
     open_dataset(&p->data, "--train_data", plan->data.train, plan);
     check_documents(p, tokenizer);
-    count_steps(p);
+    count_steps(p, json_integer_value(json_object_get(state, "step")),
+                json_integer_value(json_object_get(state, "tokens")));
 }
 
 // Requests this rank's next micro-batch. The windows of a step are the same for any micro-batch size, and a window

@@ -30,8 +30,9 @@ typedef struct {
     long long num_steps, total_tokens; // at the end of the run
 } Position;
 
-// Opens --train_data and counts the steps of the run. tokenizer NULL: there is none. Failures end the program.
-void position_open(Position* p, const Plan* plan, const Comm* comm, const Tokenizer* tokenizer);
+// Opens --train_data and counts the steps of the run. tokenizer NULL: there is none. state: the checkpoint's that the
+// run goes on from; NULL: it begins. Failures end the program.
+void position_open(Position* p, const Plan* plan, const Comm* comm, const Tokenizer* tokenizer, const json_t* state);
 
 // Begins to read where a run has trained on so many tokens: opens the loader and requests the first micro-batch.
 void position_begin(Position* p, long long tokens, uint64_t window);

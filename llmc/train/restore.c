@@ -40,10 +40,9 @@ static void restore_loss_scale(LossScale* scale, const Start* start) {
 
 // Forgets the checkpoint with the lowest validation loss if --out does not have it.
 static void forget_missing_best(TrainState* s, const char* out, Comm* comm) {
-    char* path = checkpoint_path(out, s->best_step);
+    char* path = checkpoint_path(out, s->best.step);
     if (comm_min_host(comm, comm->rank > 0 || path_exists(path)) == 0) { // rank 0 decides
-        s->best_step = 0;
-        s->best_loss = 0;
+        s->best = (Validated){.step = 0};
     }
     free(path);
 }
@@ -61,20 +60,25 @@ TrainState restore_state(Optimizer* o, const Start* start, Comm* comm) {
     return s;
 }
 
-void restore_warn_of_lr_jump(const Start* start, const Position* p, long long done) {
+void restore_warn_of_lr_jump(const Start* start, const Position* p, long long step) {
     static const char* const groups[NUM_GROUPS] = {
         [GROUP_EMBEDDING] = " of embeddings", [GROUP_MATRIX] = " of matrices", [GROUP_VECTOR] = " of vectors"};
     const Plan *old = &start->before, *new = &start->plan;
-    const double *lr = new->rates.lr, *old_lr = old->rates.lr, step = (double)done;
-    const long long batch = old->total_batch_size ? old->total_batch_size : new->total_batch_size;
-    const double steps = old->max_steps >= 0 ? (double)old->max_steps : (double)p->total_tokens / (double)batch;
-    if (!start->checkpoint || new->batch_ramp.start || old->batch_ramp.start) { return; }
+    const double *lr = new->rates.lr, *old_lr = old->rates.lr, full = (double)new->total_batch_size;
+    const double old_full = old->total_batch_size ? (double)old->total_batch_size : full;
+    const double tokens = (double)p->tokens, total = (double)p->total_tokens;
+    const bool counts_tokens = new->batch_ramp.start != 0; // in full batches (train_steps); so did the old plan
+    const StepCount then = {counts_tokens ? tokens / old_full : (double)step,
+                            old->max_steps >= 0 ? (double)old->max_steps : total / old_full};
+    const StepCount now = {counts_tokens ? tokens / full : (double)step,
+                           counts_tokens ? total / full : (double)p->num_steps};
+    if (!start->checkpoint) { return; }
     const bool is_one = lr[0] == lr[1] && lr[0] == lr[2] && old_lr[0] == old_lr[1] && old_lr[0] == old_lr[2];
     for (int g = 0; g < (is_one ? 1 : NUM_GROUPS); g++) {
-        const double before = schedule_rate(&old->schedule, old_lr[g], step, steps);
-        const double now = schedule_rate(&new->schedule, lr[g], step, (double)p->num_steps);
-        if (fabs(now - before) <= 0.02 * before) { continue; }
+        const double old_rate = schedule_rate(&old->schedule, old_lr[g], then.step, then.steps);
+        const double rate = schedule_rate(&new->schedule, lr[g], now.step, now.steps);
+        if (fabs(rate - old_rate) <= 0.02 * old_rate) { continue; }
         notice("warning: the learning rate%s goes from %.2e to %.2e at this resumption, because its options changed "
-               "(%.0f steps then, %lld now)", is_one ? "" : groups[g], before, now, steps, p->num_steps);
+               "(%.0f steps then, %.0f now)", is_one ? "" : groups[g], old_rate, rate, then.steps, now.steps);
     }
 }

@@ -16,6 +16,6 @@ bool restore_logs_have_end(const Start* start, Comm* comm, long long step);
 // the program if they cannot be read. Collective.
 TrainState restore_state(Optimizer* o, const Start* start, Comm* comm);
 
-// Warns if the learning rate of a group of parameters jumps by more than 2% (chosen) at a resumption, after `done`
+// Warns if the learning rate of a group of parameters jumps by more than 2% (chosen) at a resumption, after `step`
 // steps, because options changed.
-void restore_warn_of_lr_jump(const Start* start, const Position* p, long long done);
+void restore_warn_of_lr_jump(const Start* start, const Position* p, long long step);

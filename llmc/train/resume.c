@@ -6,17 +6,17 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // the checkpoint
 
-// Ends the program if --out holds checkpoints of another run, or newer ones than --resume names: --keep would make this
+// Ends the program if --out holds checkpoints of another run, or newer ones than that at `path`: --keep would make this
 // run delete them.
-static void check_no_newer_checkpoints(const Config* c, long long step) {
+static void check_no_newer_checkpoints(const Config* c, const char* path, long long step) {
     size_t count = 0;
     long long* steps = *c->out ? checkpoint_list(c->out, &count) : NULL;
-    if (count && !path_is_entry_of(c->resume, c->out)) {
-        fatal("--resume %s: --out %s holds checkpoints of another run: give another --out", c->resume, c->out);
+    if (count && !path_is_entry_of(path, c->out)) {
+        fatal("--resume %s: --out %s holds checkpoints of another run: give another --out", path, c->out);
     }
     if (count && steps[0] > step) {
         fatal("--resume %s: --out %s holds newer checkpoints, up to step %lld: give another --out, or remove the newer "
-              "ones", c->resume, c->out, steps[0]);
+              "ones", path, c->out, steps[0]);
     }
     free(steps);
 }
@@ -59,9 +59,31 @@ static void go_back(const Config* c, const SkipWindows* skip) {
     free(steps);
 }
 
+// Verifies a checkpoint that is given by its path, and returns its state.
+static json_t* open_given(const Config* c, const SkipWindows* skip, const char* path) {
+    Error err;
+    if (!path_is_entry_of(path, c->out)) { checkpoint_hold(path); } // of another run, which may go on
+    json_t* state = checkpoint_verify(path, &err);
+    if (!state) { fatal("--resume %s", err.text); }
+    if (was_trained_on(skip, state)) {
+        fatal("--resume %s: it has been trained on some of --skip_windows %s: give an older checkpoint, or "
+              "--resume auto", path, c->skip_windows);
+    }
+    check_no_newer_checkpoints(c, path, json_integer_value(json_object_get(state, "step")));
+    return state;
+}
+
+// Returns the checkpoint of another folder that the run in --out began from (run_write_options); NULL: none.
+static char* first_checkpoint(const char* out) {
+    json_t* options = run_read_options(out);
+    const char* path = json_string_value(json_object_get(options, "resume"));
+    char* copy = path && *path && strcmp(path, "auto") ? format("%s", path) : NULL;
+    json_decref(options);
+    return copy;
+}
+
 // Returns the checkpoint to resume from, and its state; NULL for a fresh run.
 static char* find_checkpoint(const Config* c, const SkipWindows* skip, json_t** state) {
-    Error err;
     char* path = NULL;
     if (!*c->resume) {
         size_t count = 0;
@@ -74,20 +96,15 @@ static char* find_checkpoint(const Config* c, const SkipWindows* skip, json_t** 
     }
     if (strcmp(c->resume, "auto")) {
         path = format("%s", c->resume);
-        if (!path_is_entry_of(path, c->out)) { checkpoint_hold(path); } // of another run, which may go on
-        *state = checkpoint_verify(path, &err);
-        if (!*state) { fatal("--resume %s", err.text); }
-        if (was_trained_on(skip, *state)) {
-            fatal("--resume %s: it has been trained on some of --skip_windows %s: give an older checkpoint, or "
-                  "--resume auto", path, c->skip_windows);
-        }
-        check_no_newer_checkpoints(c, json_integer_value(json_object_get(*state, "step")));
     } else {
         if (!*c->out) { usage_error("--resume auto looks for checkpoints in --out, which is empty"); }
         go_back(c, skip);
         path = checkpoint_newest(c->out, state, CHECKPOINT_CONTINUE);
-        if (!path) { notice("no checkpoint in %s yet: starting afresh", c->out); }
+        if (path) { return path; }
+        path = first_checkpoint(c->out);
+        notice("no checkpoint in %s yet: starting afresh%s%s", c->out, path ? " from " : "", path ? path : "");
     }
+    if (path) { *state = open_given(c, skip, path); }
     return path;
 }
 
@@ -113,7 +130,7 @@ static void take_run_options(Config* c, const json_t* recorded, const char* wher
     json_decref(options);
 }
 
-// Takes the options of a run without a checkpoint, from options.json (run_write_options).
+// Takes the options of a run without a checkpoint in --out, from options.json (run_write_options).
 static void take_first_options(Config* c) {
     json_t* options = strcmp(c->resume, "auto") ? NULL : run_read_options(c->out);
     if (options) { take_run_options(c, options, "options.json"); }
@@ -129,6 +146,7 @@ char* resume_open(Config* c, const SkipWindows* skip, Comm* comm, json_t** state
     }
     if (!*state) { *state = read_state_of_rank0(comm, path); } // check_same_run() compares what the ranks read
     take_run_options(c, json_object_get(*state, "options"), path);
+    if (!path_is_entry_of(path, c->out)) { take_first_options(c); }
     return path;
 }
 

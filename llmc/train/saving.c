@@ -2,10 +2,14 @@
 
 enum { SAVE_RETRIES = 3 }; // of a save that fails; chosen
 
-static void record_options(const Saving* s) {
+// Records the options and, as --resume, the checkpoint of another folder that the run begins from.
+static void record_options(const Saving* s, const char* checkpoint) {
     Error err;
     if (s->plan->save.every == 0) { return; }
-    if (!run_write_options(s->plan->save.out, s->options, &err)) { fatal("--out %s", err.text); }
+    json_t* options = json_copy(s->options);
+    if (checkpoint) { json_object_set_new(options, "resume", json_string(checkpoint)); }
+    if (!run_write_options(s->plan->save.out, options, &err)) { fatal("--out %s", err.text); }
+    json_decref(options);
 }
 
 static KeepRule keep_rule(const Saving* s, const Validated* best) {
@@ -17,9 +21,12 @@ static KeepRule keep_rule(const Saving* s, const Validated* best) {
 void saving_open(Saving* s, const Start* start, const TrainState* state, const Tokenizer* tokenizer, int rank) {
     const char* out = start->plan.save.out;
     *s = (Saving){.plan = &start->plan, .options = start->options, .tokenizer = tokenizer, .rank = rank,
-                  .saved_step = start->checkpoint ? state->step : -1, .best = {state->best_step, state->best_loss}};
+                  .saved_step = start->checkpoint ? state->step : -1, .best = state->best};
     if (rank > 0 || !*out) { return; }
-    if (!start->checkpoint) { record_options(s); return; }
+    if (!start->checkpoint || !path_is_entry_of(start->checkpoint, out)) {
+        record_options(s, start->checkpoint);
+        return;
+    }
     const KeepRule keep = keep_rule(s, &s->best);
     checkpoint_rotate(out, state->step, &keep);
 }
@@ -37,14 +44,18 @@ bool saving_is_due(const Saving* s, long long step, long long last_step, bool is
 // ---------------------------------------------------------------------------------------------------------------------
 // the best checkpoint
 
-// Returns the best checkpoint when one of `step` is added: the new one, if its validation loss is the lowest so far.
+// Returns the best checkpoint when one of `step` is added: the new one, if its validation loss is the lowest so far, or
+// the first on other validation data.
 static Validated best_with(const Saving* s, long long step) {
-    const bool is_known = s->last.step == step && step > 0 && isfinite(s->last.loss);
-    return is_known && (!s->best.step || s->last.loss < s->best.loss) ? s->last : s->best;
+    const Validated *last = &s->last, *best = &s->best;
+    const bool is_known = last->step == step && step > 0 && isfinite(last->loss);
+    const bool is_first = !best->step || (best->data && best->data != last->data);
+    return is_known && (is_first || last->loss < best->loss) ? *last : *best;
 }
 
-void saving_take_validation(Saving* s, long long step, double loss) {
-    s->last = (Validated){step, loss};
+void saving_take_validation(Saving* s, Validated validated) {
+    const long long step = validated.step;
+    s->last = validated;
     if (s->saved_step != step || s->rank > 0 || !*s->plan->save.out) { return; }
     char* path = checkpoint_path(s->plan->save.out, step);
     if (path_exists(path)) { s->best = s->begun_best = best_with(s, step); }
@@ -101,8 +112,7 @@ bool saving_begin(Saving* s, const Optimizer* o, TrainState state, Logger* log) 
     if (!logger_sync(log, &err)) { fatal("%s", err.text); }
     float* blocks = saver_blocks(&s->saver, o);
     s->begun_best = best_with(s, state.step); // after the end of the save before
-    state.best_step = s->begun_best.step;
-    state.best_loss = s->begun_best.loss;
+    state.best = s->begun_best;
     Snapshot snapshot = snapshot_take(o, &state, json_deep_copy(s->options), s->plan->nccl_algorithms,
                                       blocks);
     snapshot.eot = s->tokenizer ? s->tokenizer->eot : NO_TOKEN;

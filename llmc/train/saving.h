@@ -6,12 +6,6 @@
 #include "../log/logger.h"
 #include "start.h"
 
-// A checkpoint's validation loss; step 0: there is none.
-typedef struct {
-    long long step;
-    double loss;
-} Validated;
-
 typedef struct {
     const Plan* plan;
     json_t* options;            // of the run
@@ -35,8 +29,8 @@ void saving_close(Saving* s);
 // Returns true if a checkpoint of this step is to be made: by --save_every, at the end, or because it was asked for.
 bool saving_is_due(const Saving* s, long long step, long long last_step, bool is_asked);
 
-// Takes the loss of a validation. The checkpoint of this step is there already if a stop had left its validation.
-void saving_take_validation(Saving* s, long long step, double loss);
+// Takes a validation. The checkpoint of this step is there already if a stop had left its validation.
+void saving_take_validation(Saving* s, Validated validated);
 
 // Begins a checkpoint of this state, after waiting for the one before; its best checkpoint is found here. Returns true
 // if a checkpoint has ended meanwhile.

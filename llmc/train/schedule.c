@@ -75,8 +75,8 @@ static long long steps_alike(const Ramp* batch, long long seen, long long end) {
     return few;
 }
 
-long long ramp_steps(const Ramp* batch, long long tokens) {
-    long long seen = 0, steps = 0;
+long long ramp_steps(const Ramp* batch, long long seen, long long tokens) {
+    long long steps = 0;
     while (batch->start && seen < batch->tokens && seen < tokens) {
         const long long n = steps_alike(batch, seen, tokens < batch->tokens ? tokens : batch->tokens);
         steps += n;

@@ -10,8 +10,13 @@ typedef struct {
     long long warmup_steps;
 } Schedule;
 
-// Returns the learning rate with this peak at `step` of `steps`. Both may be fractions: with a batch ramp, tokens seen
+// The next step and the steps of a run, by which its rates change. Both may be fractions: with a batch ramp, tokens
 // over tokens of a full step.
+typedef struct {
+    double step, steps;
+} StepCount;
+
+// Returns the learning rate with this peak at `step` of `steps` (StepCount).
 //   warm-up   peak * (step + 1) / warmup_steps
 //   cosine    half a wave from the peak down to peak * min_lr_frac at the end (Loshchilov & Hutter 2017)
 //   linear    a straight line between the same two
@@ -50,5 +55,5 @@ bool batch_ramp_fit(Ramp* ramp, long long full, int T, Error* err);
 // are cut into T / size sequences.
 bool seq_ramp_fit(Ramp* ramp, int T, Error* err);
 
-// Returns the steps until at least `tokens` tokens were seen.
-long long ramp_steps(const Ramp* batch, long long tokens);
+// Returns the steps from `seen` tokens on until at least `tokens` tokens were seen.
+long long ramp_steps(const Ramp* batch, long long seen, long long tokens);

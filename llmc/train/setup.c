@@ -24,7 +24,7 @@ static void check_data(TrainRun* run, Comm* comm) {
 
 static void open_data(TrainRun* run, Comm* comm) {
     run->tokenizer = open_tokenizer(&run->plan->tokenizer, &run->plan->shape);
-    position_open(&run->position, run->plan, comm, run->tokenizer);
+    position_open(&run->position, run->plan, comm, run->tokenizer, run->start.state);
     phases_open(&run->phases, run->plan, run->position.num_steps, run->tokenizer);
     if (!run->tokenizer) { notice("--tokenizer none: token ids only, so there are no samples"); }
     check_data(run, comm);

@@ -95,11 +95,6 @@ static bool train_gradients(TrainRun* run, long long windows, double* compute_se
     return true;
 }
 
-// The next step and the steps of the run; with a batch ramp counted as tokens / tokens of a full batch.
-typedef struct {
-    double step, steps;
-} StepCount;
-
 static StepCount train_steps(const TrainRun* run) {
     const double full = (double)run->plan->batch_ramp.full;
     if (!run->plan->batch_ramp.start) { return (StepCount){(double)run->step, (double)run->position.num_steps}; }
@@ -209,7 +204,7 @@ static void train_phases(TrainRun* run) {
     if (p->pending.val) {
         train_tell(run, RANK_VALIDATES);
         if (phases_validate(p, &loss, &run->model, ranks, &run->log, run->step)) {
-            saving_take_validation(&run->saving, run->step, loss);
+            saving_take_validation(&run->saving, (Validated){run->step, loss, phases_val_hash(p)});
         }
     }
     if (p->pending.eval && !ranks->stops) {
@@ -235,6 +230,7 @@ static TrainState train_state(const TrainRun* run) {
                         .norm_window = n->norm_window,
                         .loss_scale = n->loss_scale,
                         .bad_steps = n->bad_steps,
+                        .nonfinite_steps = n->nonfinite_steps,
                         .pending = run->phases.pending};
 }
 

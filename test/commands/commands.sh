@@ -52,10 +52,25 @@ prompts_come_from_files_and_standard_input() {
     expect 1 'standard input is empty' "$train" generate $model --prompt - </dev/null
     expect 1 'standard input: more than 64 MiB' timeout 60 "$train" generate $model --prompt - </dev/zero
     expect 1 'the text: more than 64 MiB' timeout 60 "$train" tokenize </dev/zero
-    expect 1 'has 49 tokens, the model only 48 positions' "$train" generate $model \
+    expect 1 'has 49 tokens, but a text of this model has at most 48' "$train" generate $model \
         --prompt 'one that is longer than the model has positions..'
     expect 2 'from 1 to' "$train" generate $model --samples 0
     expect 2 '--dtype q8_0 is for the files of export gguf' "$train" generate $model --dtype q8_0
+}
+
+# Later positions of a model that began at random have never been trained.
+texts_stay_within_the_positions_that_are_trained() {
+    corpus
+    text="--prompt abc --sample_tokens 40 --temperature 1 --top_k 0 --seed 1337"
+    must "$train" $small $data --seq_len 8 --max_steps 1 --val_every 0 --sample_every 1 $text --out "$dir/run"
+    must "$train" generate --out "$dir/run" $text --json
+    sed -n 's/.*"kind":"sample","step":1,"text":"abc\(.*\)"}$/\1/p' "$dir/run/metrics.jsonl" >"$dir/in_run"
+    [ -s "$dir/in_run" ] && grep -qFf "$dir/in_run" "$dir/out" || note "$(cat "$dir/in_run") is not $(cat "$dir/out")"
+    expect 1 'has 10 tokens, but a text of this model has at most 8' "$train" generate --out "$dir/run" \
+        --prompt 0123456789
+    must "$train" $small $data --seq_len 8 --max_steps 1 --val_every 0 --init "$dir/run/step_00000001" --seed 1 \
+        --out "$dir/tuned"
+    must "$train" generate --out "$dir/tuned" --prompt 0123456789
 }
 
 help_and_info_answer() {

@@ -9,7 +9,7 @@ static inline char* checkpoint_save(const char* out, const Optimizer* o, const T
     Snapshot snapshot = snapshot_take(o, s, plan_options(p, c), p->nccl_algorithms, NULL);
     snapshot.eot = eot;
     if (!keep_parse(&snapshot.keep, c->keep, err)) { fatal("%s", err->text); }
-    snapshot.keep.best_step = s->best_step;
+    snapshot.keep.best_step = s->best.step;
     char* path = checkpoint_write(out, &snapshot, err);
     snapshot_free(&snapshot);
     return path;

@@ -93,6 +93,10 @@ what_no_loss_scale_can_mend_ends_the_run() {
     expect 4 'with a loss scale of 65536: not finite, so the run ends here. Lower --lr' "$train" $common --lr 1e3 \
         --grad_clip 0 --weight_decay 100 --schedule constant --loss_scale dynamic --out ""
     expect 2 '--loss_scale 3: give a power of two' "$train" $common --loss_scale 3 --out ""
+    # after eight steps in a row, wherever the run was resumed
+    expect 4 'step 9: ' "$train" $small $data --dtype fp16 --loss_scale 1073741824 --skip_z 7 --save_every 5 --keep 0 \
+        --val_every 0 --max_steps 40 --out "$dir/run"
+    expect 4 'step 9: ' "$train" --resume auto --out "$dir/run"
 }
 
 weights_rounded_at_random_resume_with_the_same_bits() {

@@ -88,6 +88,12 @@ the_best_and_every_so_many_checkpoints_are_kept() {
     rm -r "$dir/best/$(printf step_%08d "$best")" # of those that are there the next one is the best
     must "$train" $common --max_steps 15 --val_every 1 --lr 3 --warmup_steps 12 --resume auto --out "$dir/best"
     tr -d ' \n' <"$dir/best/step_00000015/state.json" | grep -q '"best":{"step":15,' || note "a missing one is the best"
+    # losses of other data do not compare
+    must "$train" $common --max_steps 16 --val_every 1 --val_tokens 128 --lr 1e3 --warmup_steps 12 --resume auto \
+        --out "$dir/best"
+    sed -n 's/.*"kind":"val","step":1[56],.*"loss":\([^,}]*\).*/\1/p' "$dir/best/metrics.jsonl" | tail -n 2 |
+        sort -c -g || note "the last loss is the lowest: this tests nothing"
+    tr -d ' \n' <"$dir/best/step_00000016/state.json" | grep -q '"best":{"step":16,' || note "the first on other data"
 }
 
 # The folder in which the best checkpoint is to be saved is too small: the next best one is kept.
@@ -232,6 +238,21 @@ a_finished_run_that_is_resumed_is_left_alone() {
     expect 0 'finished at step 5' ranks 2 "$train" --resume auto --batch_size 2 --out "$dir/run"
 }
 
+stopped_in_the_sample_of_step_2() { # MAX_STEPS FOLDER [LAUNCHER...]
+    steps=$1 out=$2
+    shift 2
+    must "$train" $small $data --val_every 0 --max_steps 1 --batch_size 2 --total_batch_size 128 --out "$out"
+    begin "$@" "$train" --resume auto --max_steps $steps --sample_every 1 --sample_tokens 100000000 --out "$out"
+    await '^step *2/' "$dir/out" $pid
+    sleep 0.2 # it should sample; if not yet, it leaves the sample as well
+    asked=$(rank_pid "$out" 0)
+    kill -TERM "${asked:-$pid}"
+    finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+    grep -q 'continue with' "$dir/err" || note "$steps steps: not said how to go on: $(tail -n 2 "$dir/err")"
+    tr -d ' \n' <"$out/step_00000002/state.json" | grep -q '"pending":{"val":false,"eval":false,"sample":true}' ||
+        note "$steps steps: the sample is not pending: $(tr -d ' \n' <"$out/step_00000002/state.json" | grep -o '"pending.*')"
+}
+
 validation_and_samples_are_left() {
     corpus
     "$prepare" --stories 4000000 --tokenizer bytes --val_size 2000000 --out "$dir/long" >/dev/null 2>&1
@@ -240,7 +261,9 @@ validation_and_samples_are_left() {
     ! grep -q '^val loss' "$dir/out" || note "the validation was finished"
     asked_to_stop TERM "$dir/sample" "$train" $small $data --sample_every 1 --sample_tokens 100000000 --val_every 0 \
         --max_steps 2
+    stopped_in_the_sample_of_step_2 2 "$dir/last"
     command -v mpirun >/dev/null || return
+    stopped_in_the_sample_of_step_2 3 "$dir/ranks" mpirun -np 2
     asked_to_stop TERM "$dir/two" mpirun -np 2 "$train" $small $long_data --batch_size 1 --val_tokens -1 --max_steps 2
     ! grep -q '^val loss' "$dir/out" || note "the validation of two processes was finished"
 }

@@ -41,7 +41,29 @@ a_batch_ramp_splits_resumes_and_schedules_by_tokens() {
     cp -r "$dir/run/step_00000040" "$dir/again" # still inside the ramp
     must "$train" --out "$dir/again" --resume auto
     same_checkpoint "$dir/run/$last" "$dir/again/$last"
+    expect 2 'batch_ramp : the run being resumed has 32:6000' "$train" --out "$dir/again" --resume auto --batch_ramp ''
 }
+
+# A run that is counted in tokens trains on as many after its batch has changed.
+a_run_has_its_tokens_with_another_batch() {
+    corpus
+    common="$small $data --val_every 0 --save_every 8 --keep 0"
+    must "$train" $common --total_batch_size 512 --batch_ramp 128:3000 --max_steps 12 --out "$dir/ramp"
+    go_on "$train" "$dir/ramp" 8 "$dir/twice" --total_batch_size 1024
+    grep -q 'the learning rate goes from .* at this resumption' "$dir/err" || note "no warning: $(cat "$dir/err")"
+    must "$train" $common --train_data "$root/corpus_val_*.bin" --total_batch_size 512 --max_steps -1 --out "$dir/epoch"
+    go_on "$train" "$dir/epoch" 8 "$dir/half" --total_batch_size 128
+    epoch=$(tokens_of "$dir/epoch")
+    while read -r run least; do
+        tokens=$(tokens_of "$dir/$run")
+        [ "$tokens" -ge "$least" ] && [ "$tokens" -lt $((least + 1024)) ] || note "$run: $tokens tokens, not $least"
+    done <<END
+ramp $((12 * 512))
+twice $((12 * 1024))
+half $epoch
+END
+}
+tokens_of() { sed -n 's/.*"kind":"train".*"tokens":\([0-9]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; } # RUN
 
 # Each try is killed at another moment after it has made a checkpoint; some of them while they write the next. No try
 # comes to its end; the length of the run is chosen afterwards.
@@ -136,6 +158,28 @@ resuming_keeps_the_settings_and_names_what_changed() {
     expect 1 'not the data that the run' "$train" --out "$dir/run" --resume auto --max_steps 20 \
         --train_data "$root/corpus_val_*.bin"
     expect 2 'it would not be the same run' "$train" --out "$dir/run" --resume auto --init test/golden/gpt2
+    must "$train" $small $data $quiet --preset muon:124m --total_batch_size 128 --max_steps 1 --out "$dir/preset"
+    must "$train" --out "$dir/preset" --resume auto --max_steps 2
+    records "$dir/preset" | tail -n 1 | grep -q . && grep -c '"preset":"muon:124m"' "$dir/preset/metrics.jsonl" >"$dir/n"
+    [ "$(cat "$dir/n")" = 2 ] || note "the preset is forgotten"
+    expect 2 'preset fast:124m: the run being resumed has muon:124m' "$train" --out "$dir/preset" --resume auto \
+        --preset fast:124m
+}
+
+# A run that begins from another one's checkpoint is killed before it has its own.
+a_run_keeps_the_checkpoint_it_began_from() {
+    corpus
+    must "$train" $small $data $quiet --max_steps 4 --save_every 2 --keep 0 --out "$dir/base"
+    must "$train" --resume "$dir/base/step_00000002" --max_steps 8 --save_every 8 --lr 1e-3 --out "$dir/run"
+    mkdir "$dir/killed"
+    cp "$dir/run/options.json" "$dir/killed"
+    for i in 1 2; do # killed again, and then not
+        rm -rf "$dir/killed/step_00000008"
+        must "$train" --resume auto --out "$dir/killed"
+        grep -q "starting afresh from $dir/base/step_00000002" "$dir/err" || note "start $i: $(cat "$dir/err")"
+    done
+    same_checkpoint "$dir/run/step_00000008" "$dir/killed/step_00000008"
+    expect 0 'finished at step 8' "$train" --resume auto --out "$dir/killed"
 }
 
 # A run with --init that was killed before its first checkpoint begins again with the same weights.

@@ -115,9 +115,9 @@ static Ramp ramp_of(const char* text, long long full) {
 TEST(without_a_ramp_every_step_is_full) {
     const Ramp none = ramp_of("", 512);
     EXPECT(none.start == 0 && ramp_size(&none, 0) == 512 && ramp_size(&none, 1000000) == 512);
-    EXPECT(ramp_steps(&none, 0) == 0 && ramp_steps(&none, 1) == 1 && ramp_steps(&none, 512) == 1 &&
-           ramp_steps(&none, 513) == 2);
-    EXPECT(ramp_steps(&none, 512LL * 1000000000) == 1000000000);
+    EXPECT(ramp_steps(&none, 0, 0) == 0 && ramp_steps(&none, 0, 1) == 1 && ramp_steps(&none, 0, 512) == 1 &&
+           ramp_steps(&none, 0, 513) == 2);
+    EXPECT(ramp_steps(&none, 0, 512LL * 1000000000) == 1000000000);
 }
 
 TEST(a_ramp_doubles_at_equal_distances) {
@@ -128,9 +128,9 @@ TEST(a_ramp_doubles_at_equal_distances) {
         if (ramp_size(&r, at[i]) != want[i]) { TEST_FAIL("after %lld tokens: %lld", at[i], ramp_size(&r, at[i])); }
     }
     // 32 steps of 64 tokens end at 2048, 16 of 128 at 4096, 8 of 256 at 6144; the following have 512
-    EXPECT(ramp_steps(&r, 2048) == 32 && ramp_steps(&r, 4096) == 48 && ramp_steps(&r, 6144) == 56);
-    EXPECT(ramp_steps(&r, 6145) == 57 && ramp_steps(&r, 6144 + 512) == 57 && ramp_steps(&r, 6144 + 513) == 58);
-    EXPECT(ramp_steps(&r, 64) == 1 && ramp_steps(&r, 65) == 2 && ramp_steps(&r, 0) == 0);
+    EXPECT(ramp_steps(&r, 0, 2048) == 32 && ramp_steps(&r, 0, 4096) == 48 && ramp_steps(&r, 0, 6144) == 56);
+    EXPECT(ramp_steps(&r, 0, 6145) == 57 && ramp_steps(&r, 0, 6144 + 512) == 57 && ramp_steps(&r, 0, 6144 + 513) == 58);
+    EXPECT(ramp_steps(&r, 0, 64) == 1 && ramp_steps(&r, 0, 65) == 2 && ramp_steps(&r, 0, 0) == 0);
 }
 
 TEST(the_steps_of_a_ramp_add_up_to_the_tokens) {
@@ -140,12 +140,17 @@ TEST(the_steps_of_a_ramp_add_up_to_the_tokens) {
         for (long long tokens = 64; tokens < 40000; tokens = tokens * 5 / 4 + 64) {
             long long seen = 0, steps = 0;
             for (; seen < tokens; steps++) { seen += ramp_size(&r, seen); }
-            EXPECT(ramp_steps(&r, tokens) == steps);
+            EXPECT(ramp_steps(&r, 0, tokens) == steps);
             EXPECT(seen - tokens < 512);
+            long long first = 0, left = steps; // counted from any step on
+            for (; left > 0; left -= 3) {
+                EXPECT(ramp_steps(&r, first, tokens) == left);
+                for (int step = 0; step < 3; step++) { first += ramp_size(&r, first); }
+            }
         }
     }
     const Ramp longest = ramp_of("64:1000000000000000", 512); // counted without a loop over its 1e13 steps
-    EXPECT(ramp_steps(&longest, 300000000000064) == 4687500000001);
+    EXPECT(ramp_steps(&longest, 0, 300000000000064) == 4687500000001);
     const Ramp gpt3 = ramp_of("32768:4000000000", 524288); // GPT-3's: rounding delays no doubling
     EXPECT(ramp_size(&gpt3, 0) == 32768 && ramp_size(&gpt3, 999999999) == 32768 &&
            ramp_size(&gpt3, 1000000000) == 65536);
