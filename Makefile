@@ -125,7 +125,7 @@ FOR_MPI     := -Wl,--dynamic-list=llmc/comm/program.list
 $(MPI_LIBRARY): llmc/comm/mpi.c $(BUILD)/settings
 	$(WITH_MPI) $(CFLAGS) $(HARDEN) -fPIC -shared $(LDFLAGS) $< -o $@
 
-train_gpt2 train_gpt2cu prepare: %: build/release/%
+train_gpt2 train_gpt2cu prepare: %: $(BUILD)/%
 	@ln -sf $< $@
 $(BUILD)/train_gpt2: $(MAIN_OBJECT) $(CPU_OBJECTS) $(LIBRARY) | $(MPI_LIBRARY)
 	$(CC) $(LDFLAGS) $(FOR_MPI) $^ -o $@ $(LDLIBS)

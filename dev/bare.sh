@@ -9,6 +9,7 @@
 #   FOLDER    the root folder to make, which must not exist yet (a new folder under /tmp)
 #   SCRIPT    what to run (scripts/quickstart.sh scripts/test.sh)
 set -eu
+here=$PWD
 cd "$(dirname "$0")/.."
 working_tree='' keep=''
 while getopts wk option; do
@@ -20,6 +21,7 @@ while getopts wk option; do
 done
 shift $((OPTIND - 1))
 root=${1:-$(mktemp -u /tmp/gpt2c-bare-XXXXXX)}
+case $root in /*) ;; *) root=$here/$root ;; esac
 [ $# -eq 0 ] || shift
 [ $# -gt 0 ] || set -- scripts/quickstart.sh scripts/test.sh
 [ "$(id -u)" = 0 ] || { echo "error: run it as root: it makes a root folder and chroots into it" >&2; exit 1; }

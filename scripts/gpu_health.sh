@@ -12,7 +12,12 @@ set -u
 found=0
 # ask FIELD 'what it means': a field that this driver does not know counts as fine
 ask() {
-    answers=$(nvidia-smi --query-gpu="index,name,$1" --format=csv,noheader,nounits 2>/dev/null) || return 0
+    answers=$(timeout -k 1 30 nvidia-smi --query-gpu="index,name,$1" --format=csv,noheader,nounits 2>/dev/null)
+    case $? in
+    0) ;;
+    124 | 137) echo "nvidia-smi does not answer within 30 s: reboot" >&2; exit 1 ;;
+    *) return 0 ;;
+    esac
     bad=$(printf '%s\n' "$answers" | awk -F ', *' '$NF == "Yes" || $NF == "Active" || $NF + 0 > 0 { print $1 }')
     [ -n "$bad" ] || return 0
     echo "GPU $(echo "$bad" | paste -sd ' '): $2 ($1)" >&2

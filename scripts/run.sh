@@ -42,7 +42,7 @@ check_data() { # NUMBER of shards that the run was designed for
 }
 
 check_gpus() {
-    here=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ') || true
+    here=$(timeout -k 1 60 nvidia-smi -L 2>/dev/null | grep -c '^GPU ') || true
     [ "$here" -gt 0 ] || die "no NVIDIA GPU here: nvidia-smi -L lists none; is the driver loaded?"
     sh scripts/gpu_health.sh || echo "note: look at these GPUs before a long run (scripts/gpu_health.sh)" >&2
     [ "$here" -ge "$GPUS" ] || die "GPUS=$GPUS, but this machine has $here: start with: GPUS=$here sh $0"

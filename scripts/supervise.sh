@@ -12,7 +12,8 @@
 # With --on_spike stop a run that ends with 4 names the data to leave out: it is started again without them, from before
 # them, REWINDS times at most.
 # The pause before a start doubles with each failure at the same checkpoint, from PAUSE seconds up to ten minutes: a
-# machine or file system may need time to come back. SIGINT, SIGTERM and SIGHUP are passed on, and end it too.
+# machine or file system may need time to come back. SIGINT, SIGQUIT, SIGTERM and SIGHUP are passed on, the first two as
+# SIGTERM, and end it too.
 set -u
 RESTARTS=${RESTARTS:-3} PAUSE=${PAUSE:-30} REWINDS=${REWINDS:-20}
 usage() { echo "error: $1; usage: $(sed -n '3s/^# usage: //p' "$0")" >&2; exit 2; }
@@ -59,11 +60,13 @@ bad_windows() {
 
 trap '' PIPE # a message that nobody reads (`| tee log` after a Ctrl-C) must not end it
 child='' stopped='' unsent=
-stop() { # SIGNAL: passes it on
-    stopped=$1
-    if [ -n "$child" ]; then kill -s "$1" "$child" 2>/dev/null; else unsent=$1; fi
+# stop SIGNAL: passes it on. A program that a shell starts with & ignores SIGINT and SIGQUIT until it says otherwise.
+stop() {
+    stopped=$1 sent=$1
+    case $sent in INT | QUIT) sent=TERM ;; esac
+    if [ -n "$child" ]; then kill -s "$sent" "$child" 2>/dev/null; else unsent=$sent; fi
 }
-for signal in INT TERM HUP; do
+for signal in INT QUIT TERM HUP; do
     # shellcheck disable=SC2064 # the signal is known now
     trap "stop $signal" $signal
 done
@@ -83,7 +86,7 @@ while :; do
     code=$status step=$(newest)
     [ -z "$stopped" ] || { say "stopped by SIG$stopped at step $step; exit code $code"; exit "$code"; }
     case $code in
-    0) say "complete at step $step"; exit 0 ;;
+    0) say "ended at step $step, exit code 0"; exit 0 ;;
     2) say "exit code 2: the command is wrong, see its message"; exit 2 ;;
     126 | 127) say "exit code $code: the command cannot be run"; exit "$code" ;;
     1) has_trained || { say "exit code 1 before the first step: the command's message says why"; exit 1; } ;;
@@ -98,6 +101,8 @@ while :; do
         continue
         ;;
     esac
+    [ -d "$out" ] || { say "exit code $code, and no $out here: start this where --out begins"; exit "$code"; }
+    [ "$step" = 0 ] || again='--resume auto' # of --resume FOLDER, which was the beginning
     [ "$step" = "$before" ] || failures=0
     before=$step failures=$((failures + 1))
     if [ "$failures" -gt "$RESTARTS" ]; then

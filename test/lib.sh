@@ -4,6 +4,7 @@
 # WORD: only tests run whose names contain one of the words.
 # A test is a function. It fails if it leaves a message in $problem (see note). It sets $skip to a reason if it cannot
 # run here. Its own folder is $dir; all tests of the script share $root. $long is not empty in `scripts/test.sh long`.
+export LC_ALL=C # numbers have a point, messages of the system are English
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 passed=0 failed=0 skipped=0 long=${long:-}

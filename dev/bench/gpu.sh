@@ -27,8 +27,11 @@
 # sizes small, to rehearse on the emulator.
 set -uf # -f: the programs expand patterns, not the shell
 parts="first second sanitize train ops peers profile gpus pack"
-part=${1:-none} out=${2:-build/gpu}
+part=${1:-none} out=${2:-build/gpu} python=${PYTHON:-python3}
+export LC_ALL=C # in which a number has a point, whatever reads it
 case $out in /*) ;; *) [ $# -lt 2 ] || out=$PWD/$out ;; esac
+case $python in /*) ;; */*) python=$PWD/$python ;; esac
+export PYTHON="$python" # of the same script below timeout
 case " $parts " in
 *" $part "*) ;;
 *) echo "error: no part '$part'; parts are $(echo $parts | sed 's/ /, /g')" >&2; exit 2 ;;
@@ -71,13 +74,15 @@ failed=0 running=
 say() { echo "$*" | tee -a "$folder/summary.txt"; }
 write_tar() { # tar's exit code 1: a file changed meanwhile
     tar -cf "$out/$part.new" -C build/gpu "$part" 2>/dev/null
-    if [ $? -le 1 ]; then mv "$out/$part.new" "$out/$part.tar"; else echo "error: cannot write to $out" >&2; fi
+    if [ $? -le 1 ]; then mv "$out/$part.new" "$out/$part.tar"
+    else failed=1; echo "error: cannot write to $out" >&2; fi
 }
 finish() {
     trap '' TERM INT HUP
     # timeout makes a process group of a step. The group is ended too: a timeout that is ended just while it starts its
     # command leaves it behind.
     kill $sampler ${running:+$! -$!} 2>/dev/null
+    write_tar # it may fail
     say "$part: $1, exit code $failed; $out/$part.tar"
     write_tar
     exit $failed
@@ -113,7 +118,6 @@ step() {
 # the machine
 
 PATH="$PATH:${CUDA_HOME:-/usr/local/cuda}/bin"
-python=${PYTHON:-python3}
 # PyTorch's packages have the libraries of the toolkit.
 libraries=$("$python" -c 'import glob, sys
 print(":".join(folder for path in sys.path for folder in glob.glob(path + "/nvidia/*/lib")))' 2>/dev/null)

@@ -3,7 +3,7 @@
 # the program and the data must be at the same path on all; --out must be one folder that all share.
 # usage: HOSTS="node1 node2" [GPUS=8] sh scripts/multi_node/ssh.sh scripts/run_gpt2_124M.sh [--option value ...]
 #
-# All processes connect to the first host, by its name in HOSTS. Ctrl-C saves and ends the run; so does a lost ssh
+# All processes connect to the first host, by its name in HOSTS, without USER@. Ctrl-C saves and ends the run; so does a lost ssh
 # connection: start this script under tmux, or on the first host. SSH="ssh -p 2222" sets the command to reach hosts.
 set -u
 if [ $# = 0 ] || [ -z "${HOSTS:-}" ]; then sed -n '4s/^# //p' "$0" >&2; exit 2; fi
@@ -38,7 +38,7 @@ trap 'exec 4>&-' INT TERM HUP
 connections=
 node=0
 for host; do
-    place="MASTER_ADDR=$(quote "$1") NODES=$# NODE=$node"
+    place="MASTER_ADDR=$(quote "${1##*@}") NODES=$# NODE=$node"
     ${SSH:-ssh} "$host" "cd $(quote "$PWD") && $place $settings sh -c $(quote "$remote") - $arguments" \
         <"$folder/open" 4>&- &
     connections="$connections $!"

@@ -230,12 +230,12 @@ KILL
     same_checkpoint "$dir/whole/step_00000060" "$dir/run/step_00000060"
     [ "$(grep -c 'exit code 137 at step [24]0; start' "$dir/run/supervise.log")" = 2 ] ||
         note "$(cat "$dir/run/supervise.log")"
-    grep -q 'complete at step 60' "$dir/run/supervise.log" || note "its end is not told"
+    grep -q 'ended at step 60, exit code 0' "$dir/run/supervise.log" || note "its end is not told"
 }
 
 a_supervised_run_is_given_up_with_the_reason() {
     corpus
-    mkdir -p "$dir/begun/step_best_of_all" "$dir/begun/step_00000008"
+    mkdir -p "$dir/begun/step_best_of_all" "$dir/begun/step_00000008" "$dir/none"
     fails() { env PAUSE=0 RESTARTS=2 sh scripts/supervise.sh sh -c 'echo x >>"$0"; exit "$1"' "$dir/starts" "$@"; }
     expect 1 '3 times at step 8: giving up' fails 1 --out "$dir/begun"
     expect 137 '3 times at step 0: giving up' fails 137 --out "$dir/none"
@@ -246,6 +246,7 @@ a_supervised_run_is_given_up_with_the_reason() {
         expect $code "exit code $code" fails $code --out "$dir/none"
         [ "$(wc -l <"$dir/starts")" = 1 ] || note "exit code $code: $(wc -l <"$dir/starts") starts"
     done
+    expect 137 "no $dir/absent here" fails 137 --out "$dir/absent" # it has another folder, for which it looks elsewhere
     expect 127 'cannot be run' env PAUSE=0 sh scripts/supervise.sh "$dir/nothing" --out "$dir/none"
     expect 1 'before the first step' env PAUSE=0 sh scripts/supervise.sh "$train" $small --train_data "$dir/nothing" \
         --out "$dir/data"
@@ -260,7 +261,9 @@ a_supervised_run_is_given_up_with_the_reason() {
     for given in "-o $dir/l" "--out=$dir/l" "--out $dir/l --resume x"; do
         env PAUSE=0 RESTARTS=0 sh scripts/supervise.sh sh "$dir/say" $given >/dev/null 2>&1
     done
-    printf '%s\n' "-o $dir/l -y 1" "--out=$dir/l --resume auto" "--out $dir/l --resume x" |
+    env PAUSE=0 RESTARTS=1 sh scripts/supervise.sh sh "$dir/say" --out "$dir/begun" --resume x >/dev/null 2>&1
+    printf '%s\n' "-o $dir/l -y 1" "--out=$dir/l --resume auto" "--out $dir/l --resume x" \
+        "--out $dir/begun --resume x" "--out $dir/begun --resume x --resume auto" |
         diff - "$dir/arguments" >"$dir/diff" || note "$(cat "$dir/diff")"
     begin sh scripts/supervise.sh "$train" $small $data --max_steps 100000 --val_every 0 --save_every 0 \
         --out "$dir/stopped"
@@ -269,7 +272,15 @@ a_supervised_run_is_given_up_with_the_reason() {
     finish $pid
     [ $? = 0 ] || note "a stopped run has exit code $?"
     grep -q 'stopped by SIGTERM' "$dir/stopped/supervise.log" || note "$(cat "$dir/stopped/supervise.log")"
-    # Ctrl-C ends a pause too. What a shell starts with & ignores it, unless env says otherwise.
+    # Ctrl-C ends a program that ignores it, and a pause. What a shell starts with & does, unless env says otherwise.
+    begin env --default-signal=INT sh scripts/supervise.sh sh -c 'trap "exit 7" TERM
+        echo begun
+        while :; do sleep 0.1; done' waits --out "$dir/none"
+    await begun "$dir/out" $pid
+    kill -INT $pid
+    finish $pid
+    [ $? = 7 ] || note "stopped before it takes signals: exit code $?"
+    mkdir "$dir/paused"
     begin env --default-signal=INT PAUSE=3600 sh scripts/supervise.sh sh -c 'exit 9' fails --out "$dir/paused"
     await 'in 3600 s' "$dir/err" $pid
     kill -INT $pid
