@@ -341,11 +341,28 @@ void snapshot_free(Snapshot* snapshot) {
     snapshot->state = NULL;
 }
 
+// Returns true if two folders have the same list of checksums, so that they are the same checkpoint.
+static bool has_same_sums(const char* a, const char* b) {
+    Error ignored;
+    size_t size_a, size_b;
+    char *path_a = format("%s/%s", a, CHECKPOINT_SUMS), *path_b = format("%s/%s", b, CHECKPOINT_SUMS);
+    char *list_a = read_file(path_a, &size_a, &ignored), *list_b = read_file(path_b, &size_b, &ignored);
+    const bool same = list_a && list_b && size_a == size_b && !memcmp(list_a, list_b, size_a);
+    free(path_a);
+    free(path_b);
+    free(list_a);
+    free(list_b);
+    return same;
+}
+
 char* checkpoint_write(const char* out, const Snapshot* snapshot, Error* err) {
     char *path = checkpoint_path(out, snapshot->step), *temporary = temporary_path(path);
     bool ok = checkpoint_room(out, snapshot, err) && make_directories(temporary, err) &&
               write_folder(temporary, snapshot, err);
-    if (ok && path_exists(path)) { checkpoint_set_aside(path, "replaced"); } // not this run's: it saves a step once
+    if (ok && path_exists(path)) {
+        if (has_same_sums(path, temporary)) { checkpoint_remove(path); } // a try before this one could not sync it
+        else { checkpoint_set_aside(path, "replaced"); }                 // another run's
+    }
     if (ok && rename(temporary, path) != 0) { ok = fail_system(err, path, "rename to it"); }
     ok = ok && sync_parent(path, err);
     if (!ok) { checkpoint_remove_unfinished(temporary); }

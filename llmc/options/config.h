@@ -22,12 +22,14 @@ enum {
 #define CONFIG(GROUP, INT, REAL, FLAG, TEXT, CHOICE)                                                                  \
     GROUP("model")                                                                                                    \
     TEXT(model, "d12", MODEL_COMMANDS | FORECAST,                                                                     \
-         "d12|d24|d36|d48, gpt2|gpt2-medium|gpt2-large|gpt2-xl, gpt3:125m..13b, or L=6,H=6,C=384,T=256[,V=50257]",    \
+         "d12|d24|d36|d48, gpt2|gpt2-medium|gpt2-large|gpt2-xl, gpt3:125m..13b, or L=6,H=6,C=384,T=256[,V=50257];"    \
+         " check on a CPU: a small one",                                                                              \
          .also = "n_layer (L of L=12,H=12,C=768,T=1024)|n_head (H of L=12,H=12,C=768,T=1024)|"                        \
                  "n_embd (C of L=12,H=12,C=768,T=1024)|vocab_size (V of L=12,H=12,C=768,T=1024,V=50257)")             \
     TEXT(init, "random", MODEL_COMMANDS | EXPORT | INSPECT,                                                           \
          "initial weights: random, or a Hugging Face folder, a checkpoint, llm.c's model.bin or a .gguf (the model is"\
-         " then read from it)", .scope = SCOPE_IDENTITY,                                                              \
+         " then read from it); generate, eval and inspect, without it: the newest checkpoint in --out",               \
+         .scope = SCOPE_IDENTITY,                                                                                     \
          .also = "init_from (a folder; to continue a run: --resume auto)|model_name_or_path")                         \
     CHOICE(init_out, normal, (normal, zero), TRAIN | INFO,                                                            \
            "initial output projections of attention and MLP: normal (1/sqrt(2L) of the others' deviation), or zero",  \
@@ -54,8 +56,9 @@ enum {
     INT(batch_size, 4, 1, 1e6, "auto", SHAPE_COMMANDS | EVAL,                                                         \
          "sequences in a micro-batch, B; auto: the largest that fits",                                                \
          .also = "per_device_train_batch_size|per_device_eval_batch_size")                                            \
-    INT(seq_len, 0, 1, 1e6, "model", SHAPE_COMMANDS | EVAL, "tokens in a sequence, T; model: the model's own",        \
-         .scope = SCOPE_IDENTITY, .also = "block_size|sequence_length|max_seq_length|max_seq_len")                    \
+    INT(seq_len, 0, 1, 1e6, "model", SHAPE_COMMANDS | EVAL,                                                           \
+        "tokens in a sequence, T; model: the model's own (check: at most 64 of them)",                                \
+        .scope = SCOPE_IDENTITY, .also = "block_size|sequence_length|max_seq_length|max_seq_len")                     \
     INT(total_batch_size, 0, 1, 1e9, "B*T", TRAIN | INFO | BENCH,                                                     \
          "tokens in an optimizer step, over all micro-batches and processes",                                         \
          .also = "gradient_accumulation_steps (tokens of a step: B*T * processes * accumulation steps)")              \
@@ -73,7 +76,7 @@ enum {
          .scope = SCOPE_IDENTITY, .needs = "!eval_data !text", .needs_in = EVAL)                                      \
     GROUP("schedule")                                                                                                 \
     INT(max_steps, -1, -1, HUGE_COUNT, NULL, TRAIN | BENCH | CHECK,                                                   \
-         "optimizer steps (with --batch_ramp: the tokens of so many full ones); -1: one epoch",                       \
+         "optimizer steps (with --batch_ramp: the tokens of so many full ones); -1: one epoch; check: ten",           \
          .also = "max_iters|num_iterations|num_train_epochs (-1: one epoch)|num_epochs (-1: one epoch)|"              \
                  "epochs (-1: one epoch)|"                                                                            \
                  "lr_decay_iters (the learning rate decays until the last step)")                                     \
@@ -219,8 +222,9 @@ enum {
     TEXT(resume, "", TRAIN, "auto: continue from the newest checkpoint in --out; or the path of a checkpoint",        \
          .scope = SCOPE_START, .also = "resume_from_checkpoint")                                                      \
     TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH | EXPORT | FORECAST | INSPECT,                          \
-         "folder of checkpoints, logs and the report; empty: write nothing; export: the folder or file to write; "    \
-         "report FOLDER..., inspect: the folder or .html file to write; forecast: the .svg file",                     \
+         "folder of checkpoints, logs and the report; empty: write nothing; report FOLDER...: the folder or .html"    \
+         " file to write; inspect: the same (./inspect.html); export: the folder or file, without a default;"         \
+         " forecast: the .svg file (none)",                                                                           \
          .scope = SCOPE_START, .also = "out_dir|output_dir|output")                                                   \
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard", .needs = "out",          \
          .also = "wandb|wandb_log|report_to")                                                                         \

@@ -3,7 +3,8 @@
 #   - the program crashed, hung, or failed without a reason on standard error;
 #   - it ended with 0, or a later start did, and a checkpoint, a record or a log line of the undisturbed run is missing;
 #   - a checkpoint was taken for damaged.
-# A checkpoint that is too many is none if a warning says so, and the next start removes it.
+# A checkpoint too many, after a warning that it cannot be removed, is none; nor is the last line of log.txt, if an error
+# names that file.
 # Sets $tried and $lost. What was lost is printed, and a test with a loss fails.
 
 attack_options="--model L=1,H=1,C=8,T=16,V=257 --tokenizer bytes --batch_size 2 --seq_len 16 --max_steps 6 \
@@ -45,9 +46,11 @@ attack_lose() { # WORDS
 attack_compare() { # (a helper)
     attack_records "$dir/whole/run" >"$dir/want"
     attack_records "$dir/try/run" >"$dir/got" 2>&1
-    if grep -aq 'Trying again' "$dir/err" "$dir/try/run/log.txt"; then # it was saved after another step
+    # It was saved after another step, or an old checkpoint has stayed.
+    if grep -aq 'Trying again' "$dir/first" "$dir/try/run/log.txt" || grep -aq 'cannot remove the old' "$dir/first"; then
         sed -i '/^step_/d' "$dir/want" "$dir/got"
     fi
+    ! grep -aq 'error: .*log.txt' "$dir/first" || sed -i '/^ended after\|^total average/d' "$dir/want" "$dir/got"
     cmp -s "$dir/want" "$dir/got" || { attack_lose "$(diff "$dir/want" "$dir/got" | head -n 3)"; return 1; }
     for file in model.safetensors optimizer.safetensors config.json vocab.json merges.txt tokenizer.json; do
         cmp -s "$dir/whole/run/$last/$file" "$dir/try/run/$last/$file" ||
@@ -59,16 +62,17 @@ attack_compare() { # (a helper)
 attack_judge() { # (a helper)
     [ $code != 125 ] || return 0 # the run ended before: no attack
     tried=$((tried + 1))
+    mv "$dir/err" "$dir/first"
     case $code in
-    0) grep -aq 'warning: .*cannot remove the old checkpoint' "$dir/err" || { attack_compare; return; } ;;
-    1) grep -aqi 'error: .\|out of memory' "$dir/err" ||
-        { attack_lose "no reason: $(tail -n 1 "$dir/err")"; return 0; } ;;
+    0) attack_compare; return ;;
+    1) grep -aqi 'error: .\|out of memory' "$dir/first" ||
+        { attack_lose "no reason: $(tail -n 1 "$dir/first")"; return 0; } ;;
     137) [ "$kills" = 1 ] || { attack_lose "it was killed"; return 0; } ;;
     124) attack_lose "it hung"; return 0 ;;
-    *) attack_lose "exit code $code: $(tail -n 1 "$dir/err")"; return 0 ;;
+    *) attack_lose "exit code $code: $(tail -n 1 "$dir/first")"; return 0 ;;
     esac
-    if grep -aq 'damaged or edited\|is now' "$dir/err"; then
-        attack_lose "taken for damaged: $(grep -a damaged "$dir/err")"
+    if grep -aq 'damaged or edited\|is now' "$dir/first"; then
+        attack_lose "taken for damaged: $(grep -a damaged "$dir/first")"
         return 0
     fi
     (cd "$dir/try" && timeout 60 $attacked --out run --resume auto >/dev/null 2>"$dir/err") ||

@@ -162,7 +162,11 @@ TEST(the_newest_are_kept) {
     expect_list(out, 1, 50, 0);
     for (long long step = 60; step <= 80; step += 10) { free(save(out, m, step, 0)); }
     expect_list(out, 4, 80, 70); // 0: all are kept
-    free(save(out, m, 80, 0));  // in the place of one that is not this run's
+    free(save(out, m, 80, 0));  // in the place of the same one, which could not be synced
+    expect_list(out, 4, 80, 70);
+    EXPECT(!has(out, "replaced-step_00000080"));
+    m->o.masters[0] += 1;
+    free(save(out, m, 80, 0)); // in the place of one that is not this run's
     expect_list(out, 4, 80, 70);
     EXPECT(has(out, "replaced-step_00000080"));
     EXPECT(!has(out, ".tmp-step_00000080") && !has(out, ".tmp-removed-step_00000080"));
