@@ -140,9 +140,9 @@ bool describe_tokens(const char* path, TokenHeader header, Error* err) {
         const bool bytes = c.greatest <= END_OF_BYTES;
         printf("ids         %u to %u%s\n", c.least, c.greatest,
                c.greatest > END_OF_TEXT ? ", beyond GPT-2's vocabulary of 50257" : "");
-        if (c.greatest <= END_OF_TEXT) {
-            printf("end of text %zu times (%d)\n", bytes ? c.ends_of_bytes : c.ends,
-                   bytes ? END_OF_BYTES : END_OF_TEXT);
+        const size_t ends = bytes ? c.ends_of_bytes : c.ends;
+        if (c.greatest <= END_OF_TEXT && ends > 0) { // none: it may be another tokenizer's
+            printf("end of text %zu times (%d)\n", ends, bytes ? END_OF_BYTES : END_OF_TEXT);
         }
     }
     if (ok) { printf("checksum    %s\n", has_sum ? "right" : "none"); }

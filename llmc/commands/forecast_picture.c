@@ -49,10 +49,12 @@ static LawScale law_scale(const Law* law, const Runs* runs, const ForecastPoint*
 // Draws lines at 1, 2 and 5 times powers of ten.
 static void law_axes(FILE* svg, const LawScale* s) {
     char text[32];
+    double last_x = -INFINITY;
     for (int i = 3 * (int)floor(s->left / log(10)); i <= s->right * 3 / log(10); i++) {
         const double tokens = pow(10, floor(i / 3.0)) * (i % 3 == 0 ? 1 : i % 3 == 1 ? 2 : 5), x = law_x(s, tokens);
         const bool is_named = i % 3 == 0 || s->right - s->left < 4;
-        if (x < LEFT || x > RIGHT || !is_named) { continue; }
+        if (x < LEFT || x > RIGHT || !is_named || x - last_x < 36) { continue; }
+        last_x = x;
         fprintf(svg, "<path class=\"grid\" d=\"M%.1f %dV%d\"/>", x, TOP, BOTTOM);
         fprintf(svg, "<text class=\"middle\" x=\"%.1f\" y=\"%d\">%s</text>\n", x, BOTTOM + 18, si_text(text, tokens));
     }
@@ -68,12 +70,14 @@ static void law_axes(FILE* svg, const LawScale* s) {
     fprintf(svg, "<text class=\"middle\" x=\"%d\" y=\"%d\">tokens</text>\n", (LEFT + RIGHT) / 2, BOTTOM + 40);
 }
 
-// Draws the law of one size, and writes the size behind the curve, or below the one at `last_y` where they would
-// overlap.
-static void law_curve(FILE* svg, const LawScale* s, const Law* law, double parameters, const char* color,
-                      double* last_y) {
-    enum { POINTS = 60, TEXT_HEIGHT = 13 };
-    char text[32];
+// A size, and the height of its name behind the end of its curve.
+typedef struct {
+    double parameters, y;
+} SizeLabel;
+
+// Draws the law of one size. Returns its label.
+static SizeLabel law_curve(FILE* svg, const LawScale* s, const Law* law, double parameters, const char* color) {
+    enum { POINTS = 60 };
     double y = 0;
     bool is_drawn = false;
     fprintf(svg, "<path class=\"law\" style=\"stroke: %s\" d=\"", color);
@@ -85,9 +89,27 @@ static void law_curve(FILE* svg, const LawScale* s, const Law* law, double param
         is_drawn = true;
     }
     fprintf(svg, "\"/>\n");
-    *last_y = fabs(*last_y - y) < TEXT_HEIGHT ? *last_y + TEXT_HEIGHT : y;
-    fprintf(svg, "<text class=\"size\" x=\"%d\" y=\"%.1f\">N = %s</text>\n", RIGHT + 6, *last_y + 4,
-            si_text(text, parameters));
+    return (SizeLabel){parameters, y};
+}
+
+static int compare_labels(const void* a, const void* b) {
+    const SizeLabel *x = a, *y = b;
+    return (x->y > y->y) - (x->y < y->y);
+}
+
+// Writes the labels, moved apart where they would overlap: down, but not below the axis.
+static void law_labels(FILE* svg, SizeLabel* label, int count) {
+    enum { TEXT_HEIGHT = 13 };
+    char text[32];
+    qsort(label, (size_t)count, sizeof *label, compare_labels);
+    for (int i = 1; i < count; i++) { label[i].y = fmax(label[i].y, label[i - 1].y + TEXT_HEIGHT); }
+    double most = BOTTOM;
+    for (int i = count - 1; i >= 0; i--) {
+        label[i].y = fmin(label[i].y, most);
+        most = label[i].y - TEXT_HEIGHT;
+        fprintf(svg, "<text class=\"size\" x=\"%d\" y=\"%.1f\">N = %s</text>\n", RIGHT + 6, label[i].y + 4,
+                si_text(text, label[i].parameters));
+    }
 }
 
 static void law_level(FILE* svg, const LawScale* s, double loss, const char* name, double shift) {
@@ -107,7 +129,8 @@ static void law_forecast_mark(FILE* svg, const LawScale* s, const ForecastPoint*
 void draw_law(FILE* svg, const Law* law, const Runs* runs, const ForecastPoint* forecast) {
     const LawScale s = law_scale(law, runs, forecast);
     char color[64];
-    double last_y = -INFINITY;
+    SizeLabel* label = alloc_or_die((size_t)runs->count + 1, sizeof *label, "labels");
+    int labels = 0;
     picture_begin(svg, WIDTH, HEIGHT, "Loss over tokens: runs as dots, a curve of the law for each size", LAW_STYLE);
     fprintf(svg, "<text class=\"title\" x=\"12\" y=\"20\">Loss = E + A / N^%.3g + B / D^%.3g, E = %.4g</text>\n",
             law->x[LAW_ALPHA], law->x[LAW_BETA], law_floor(law));
@@ -119,13 +142,17 @@ void draw_law(FILE* svg, const Law* law, const Runs* runs, const ForecastPoint* 
         const LawRun* r = &runs->run[i];
         const double hue = 200 + 130 * log(r->parameters / runs->run[0].parameters) / span;
         snprintf(color, sizeof color, "hsl(%.0f 65%% 50%%)", hue);
-        if (!i || r->parameters != r[-1].parameters) { law_curve(svg, &s, law, r->parameters, color, &last_y); }
+        if (!i || r->parameters != r[-1].parameters) {
+            label[labels++] = law_curve(svg, &s, law, r->parameters, color);
+        }
         fprintf(svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" style=\"fill: %s\"/>\n", law_x(&s, r->tokens),
                 law_y(&s, r->loss), color);
     }
     if (forecast->tokens > 0) {
-        law_curve(svg, &s, law, forecast->parameters, "var(--wrong)", &last_y);
+        label[labels++] = law_curve(svg, &s, law, forecast->parameters, "var(--wrong)");
         law_forecast_mark(svg, &s, forecast);
     }
+    law_labels(svg, label, labels);
+    free(label);
     fprintf(svg, "</svg>\n");
 }

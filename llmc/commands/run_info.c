@@ -178,7 +178,9 @@ static bool is_training(const char* folder) {
 }
 
 static void print_end(const Run* run, const char* folder) {
-    const double most = record_number(json_object_get(run->config, "options"), "max_steps");
+    json_t* options = json_object_get(run->config, "options");
+    const bool has_ramp = *record_text(options, "batch_ramp") != 0; // with which --max_steps counts no steps
+    const double most = has_ramp ? -1 : record_number(options, "max_steps");
     const char* words = record_text(run->end, "words");
     title("ended");
     if (is_training(folder)) { printf("not yet: it is training\n"); }

@@ -117,7 +117,7 @@ const char INSPECT_SCRIPT[] =
     "const drawHead = () => {\n"
     "    const svg = figure.querySelector('svg'), label = head.getAttribute('aria-label');\n"
     "    const wide = svg.getBoundingClientRect().width || 300, row = T > 30 ? 14 : 18, high = row * T + 4;\n"
-    "    const left = 88, right = wide - 122, y = t => row * (t + 0.5), cut = name => name.slice(0, 12);\n"
+    "    const left = 88, right = wide - 122, y = t => row * (t + 0.5), cut = name => name.slice(0, 9);\n"
     "    figure.querySelector('figcaption').textContent = label + ': from each token to what it attends to';\n"
     "    drawMap(figure.querySelector('canvas'), head);\n"
     "    maps.forEach(map => {\n"

@@ -56,9 +56,6 @@ static void drop_records(json_t* records, double step) {
 // Forgets what came after `step`: a start goes on from there, and does the steps again. Its record gets "lost_steps"
 // and "lost_ms".
 static void run_go_back(Run* run, double step, json_t* config) {
-    const char* name;
-    json_t* eval;
-    void* next;
     const size_t steps = run->series[RUN_SECONDS].count;
     const double seconds = run_total_seconds(run);
     for (int i = 0; i < RUN_SERIES; i++) {
@@ -73,9 +70,7 @@ static void run_go_back(Run* run, double step, json_t* config) {
     run->steps = fmin(run->steps, step);
     drop_records(run->events, step);
     drop_records(run->samples, step);
-    json_object_foreach_safe(run->evals, next, name, eval) {
-        if (record_number(eval, "step") > step) { json_object_del(run->evals, name); }
-    }
+    drop_records(run->scores, step);
 }
 
 static void run_add_record(Run* run, json_t* record) {
@@ -89,8 +84,7 @@ static void run_add_record(Run* run, json_t* record) {
     } else if (strcmp(kind, "val") == 0) {
         if (isfinite(loss)) { series_add(&run->series[RUN_VAL], step, loss); }
     } else if (strcmp(kind, "config") == 0) {
-        double floor_loss = record_number(record, "floor");
-        if (isfinite(floor_loss)) { run->floor = floor_loss; }
+        run->floor = record_number(record, "floor");
         run_go_back(run, step, record);
         event = run->config != NULL || step > 0.0;
         replace_json(&run->config, record);
@@ -102,7 +96,7 @@ static void run_add_record(Run* run, json_t* record) {
         if (is_again) { json_array_remove(run->samples, count - 1); }
         json_array_append(run->samples, record);
     } else if (strcmp(kind, "eval") == 0) {
-        json_object_set(run->evals, record_text(record, "name"), record);
+        json_array_append(run->scores, record);
     }
     if (strcmp(kind, "end") == 0) {
         replace_json(&run->end, record);
@@ -139,6 +133,7 @@ bool run_read(Run* run, const char* folder, Error* err) {
     run->starts = json_array();
     run->samples = json_array();
     run->events = json_array();
+    run->scores = json_array();
     run->evals = json_object();
     run->name = format("%s", folder);
     for (size_t n = strlen(run->name); n > 1 && run->name[n - 1] == '/';) { run->name[--n] = 0; }
@@ -154,6 +149,8 @@ bool run_read(Run* run, const char* folder, Error* err) {
         json_decref(record);
     }
     free(text);
+    json_t* score;
+    json_array_foreach(run->scores, n, score) { json_object_set(run->evals, record_text(score, "name"), score); }
     run_smooth(run);
     run_find_best(run);
     return true;
@@ -166,6 +163,7 @@ void run_free(Run* run) {
     json_decref(run->starts);
     json_decref(run->samples);
     json_decref(run->events);
+    json_decref(run->scores);
     json_decref(run->evals);
     free(run->name);
 }

@@ -100,6 +100,9 @@ a_run_is_summed_up() {
         'step_00000010  whole' 'step_00000020  whole'; do
         grep -qF -- "$words" "$dir/out" || note "no '$words' from info: $(cat "$dir/out")"
     done
+    must "$train" $small $data $quiet --total_batch_size 512 --batch_ramp 128:9999 --max_steps 3 --out "$dir/ramp"
+    sed -i '/"step":6,/,$d' "$dir/ramp/metrics.jsonl" # killed after five of twelve steps
+    expect 0 'ended       not recorded: it was killed' "$train" info "$dir/ramp"
     printf x >>"$dir/run/step_00000010/model.safetensors"
     expect 3 'step_00000010/model.safetensors' "$train" info "$dir/run"
     expect 3 'model.safetensors' "$train" info "$dir/run/step_00000010"

@@ -255,7 +255,9 @@ TEST(floors_and_published_losses) {
 // A start goes on at step 2 of 4: what it does again is superseded, and counts as lost.
 TEST(the_last_record_of_a_step_counts) {
     static const char metrics[] =
-        "{\"kind\":\"config\",\"step\":0}\n"
+        "{\"kind\":\"config\",\"step\":0,\"floor\":0.25}\n"
+        "{\"kind\":\"eval\",\"step\":2,\"name\":\"both\",\"accuracy\":0.5}\n"
+        "{\"kind\":\"eval\",\"step\":4,\"name\":\"both\",\"accuracy\":1.0}\n"
         "{\"kind\":\"train\",\"step\":1,\"loss\":9.0,\"ms\":1000.0,\"mfu\":0.5,\"tokens\":10}\n"
         "{\"kind\":\"train\",\"step\":2,\"loss\":8.0,\"ms\":1000.0,\"mfu\":0.5,\"tokens\":20}\n"
         "{\"kind\":\"save\",\"step\":2,\"path\":\"two\"}\n"
@@ -279,7 +281,8 @@ TEST(the_last_record_of_a_step_counts) {
     EXPECT(run.series[RUN_VAL].count == 1 && run.best_val == 8.25 && run.best_step == 2);
     EXPECT(run.series[RUN_MFU].count == 3 && json_array_size(run.starts) == 2 && !run.end);
     EXPECT(json_array_size(run.samples) == 1 && !strcmp(record_text(json_array_get(run.samples, 0), "text"), "new"));
-    EXPECT(json_object_size(run.evals) == 0);
+    EXPECT(json_object_size(run.evals) == 1 && record_number(json_object_get(run.evals, "both"), "accuracy") == 0.5);
+    EXPECT(isnan(run.floor)); // the last start validated on other data
     const json_t* start = json_array_get(run.starts, 1);
     EXPECT(record_number((json_t*)start, "lost_steps") == 2 && record_number((json_t*)start, "lost_ms") == 10000);
     EXPECT(json_array_size(run.events) == 3); // the first save, the end, and the second start
