@@ -158,8 +158,7 @@ bool model_check(const GPT2Config* m, const char* where, Error* err) {
                     m->channels / m->num_heads);
     }
     if (m->num_layers > 1024 || m->channels > 65536 || m->max_seq_len > 1000000 || m->vocab_size > 65536) {
-        return fail(err, "%s: too large: at most L=1024, C=65536, T=1000000, V=65536 (token files hold 16-bit ids)",
-                    where);
+        return fail(err, "%s: too large: at most L=1024, C=65536, T=1000000, V=65536", where);
     }
     return true;
 }

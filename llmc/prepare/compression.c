@@ -12,6 +12,9 @@
 Codec codec_of_file(const void* begin, size_t bytes) {
     if (bytes >= 2 && memcmp(begin, "\x1f\x8b", 2) == 0) { return CODEC_GZIP; }
     if (bytes >= 4 && memcmp(begin, "\x28\xb5\x2f\xfd", 4) == 0) { return CODEC_ZSTD; }
+    // or a frame that readers skip, with which pzstd's files begin
+    const unsigned char* b = begin;
+    if (bytes >= 4 && (b[0] & 0xf0) == 0x50 && memcmp(b + 1, "\x2a\x4d\x18", 3) == 0) { return CODEC_ZSTD; }
     return CODEC_NONE;
 }
 

@@ -44,11 +44,12 @@ static bool encode_text(const PrepareOptions* o, const Tokenizer* t, const char*
     return true;
 }
 
+// Whole numbers are read as reals: those beyond 64 bits are valid, too.
 static bool encode_json(const PrepareOptions* o, const Tokenizer* t, Chunk* c, Error* err) {
     const char* path = o->inputs[c->at.input];
     unsigned long long line = c->at.line + 1;
     json_error_t error;
-    json_t* object = json_loadb(c->text.data, c->text.bytes, JSON_ALLOW_NUL, &error);
+    json_t* object = json_loadb(c->text.data, c->text.bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
     json_t* text = json_object_get(object, o->field);
     bool ok = true;
     c->skip = SKIPPED_INVALID;

@@ -29,6 +29,15 @@ static bool is_text_name(const char* name) {
     return false;
 }
 
+// Returns true for the merges of a tokenizer, which lie beside its tokens.
+static bool is_tokenizer_file(const char* folder, const char* name) {
+    char *vocab = format("%s/vocab.json", folder), *tokenizer = format("%s/tokenizer.json", folder);
+    const bool is_one = !strcmp(name, "merges.txt") && (path_exists(vocab) || path_exists(tokenizer));
+    free(vocab);
+    free(tokenizer);
+    return is_one;
+}
+
 static void add_folder(NameList* list, const char* folder, int depth) {
     enum { MAX_DEPTH = 32 }; // links may lead in a circle
     DIR* d = opendir(folder);
@@ -38,7 +47,10 @@ static void add_folder(NameList* list, const char* folder, int depth) {
         if (entry->d_name[0] == '.') { continue; }
         char* path = format("%s/%s", folder, entry->d_name);
         if (is_directory(path)) { add_folder(list, path, depth + 1); }
-        else if (is_text_name(entry->d_name)) { add_name(list, path); continue; }
+        else if (is_text_name(entry->d_name) && !is_tokenizer_file(folder, entry->d_name)) {
+            add_name(list, path);
+            continue;
+        }
         free(path);
     }
     if (errno != 0) { fatal("%s: cannot list: %s", folder, strerror(errno)); }

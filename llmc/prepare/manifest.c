@@ -116,8 +116,8 @@ ShardStart next_shard_start(const PrepareOptions* o, const json_t* manifest, con
     return start;
 }
 
-// Finds the shards of this prefix that exist, whichever run made them.
-static glob_t find_shards(const PrepareOptions* o) {
+// Finds the shards of this prefix that exist, whichever run made them, or with another ending those that a kill left.
+static glob_t find_shards(const PrepareOptions* o, const char* ending) {
     char* escaped = alloc_or_die(2 * strlen(o->out) + 1, 1, "a name");
     size_t n = 0;
     for (const char* c = o->out; *c; c++) {
@@ -128,7 +128,7 @@ static glob_t find_shards(const PrepareOptions* o) {
     memset(&found, 0, sizeof found);
     static const char* const kinds[] = {"val", "train"};
     for (int i = 0; i < 2; i++) {
-        char* pattern = format("%s_%s_[0-9][0-9][0-9][0-9][0-9][0-9].bin", escaped, kinds[i]);
+        char* pattern = format("%s_%s_[0-9][0-9][0-9][0-9][0-9][0-9]%s", escaped, kinds[i], ending);
         int result = glob(pattern, i == 0 ? 0 : GLOB_APPEND, NULL, &found);
         if (result != 0 && result != GLOB_NOMATCH) { fatal("%s: cannot search: %s", pattern, strerror(errno)); }
         free(pattern);
@@ -141,13 +141,34 @@ void remove_or_die(const char* path) {
     if (unlink(path) != 0 && errno != ENOENT) { fatal("%s: cannot remove: %s", path, strerror(errno)); }
 }
 
+// Returns true if there is a file that does not mention `key`: it is not ours.
+static bool is_foreign(const char* path, const char* key) {
+    Error err;
+    size_t size;
+    if (!path_exists(path)) { return false; }
+    char *text = read_file(path, &size, &err), *quoted = format("\"%s\"", key);
+    if (!text) { fatal("%s", err.text); }
+    const bool is_ours = memmem(text, size, quoted, strlen(quoted)) != NULL;
+    free(quoted);
+    free(text);
+    return !is_ours;
+}
+
+void refuse_foreign_files(const PrepareOptions* o, const char* manifest_path, const char* floor_path) {
+    const char* path = o->force && is_foreign(manifest_path, "made_from") ? manifest_path
+                       : o->stories > 0 && is_foreign(floor_path, "nll") ? floor_path : NULL;
+    if (path) { fatal("%s is no file of ./prepare and would be replaced: move it, or give another --out", path); }
+}
+
 void remove_output(const PrepareOptions* o, const char* manifest_path, const char* floor_path, const char* sums_path) {
-    glob_t shards = find_shards(o);
     remove_or_die(manifest_path);
-    remove_or_die(floor_path);
+    if (!is_foreign(floor_path, "nll")) { remove_or_die(floor_path); }
     remove_or_die(sums_path);
-    for (size_t i = 0; i < shards.gl_pathc; i++) { remove_or_die(shards.gl_pathv[i]); }
-    globfree(&shards);
+    for (int i = 0; i < 2; i++) {
+        glob_t shards = find_shards(o, i ? ".bin.tmp" : ".bin");
+        for (size_t k = 0; k < shards.gl_pathc; k++) { remove_or_die(shards.gl_pathv[k]); }
+        globfree(&shards);
+    }
 }
 
 static void check_same_work(const char* path, const json_t* there, const json_t* now) {
@@ -200,7 +221,7 @@ json_t* load_manifest(const PrepareOptions* o, const char* path, const json_t* w
     if (exists && is_damaged) {
         fatal("%s: damaged, or no record of ./prepare: use --force to make everything anew", path);
     }
-    glob_t found = find_shards(o);
+    glob_t found = find_shards(o, ".bin");
     if (found.gl_pathc > 0 && !exists) {
         fatal("%s exists already: use another --out, or --force to replace it", found.gl_pathv[0]);
     }

@@ -47,6 +47,9 @@ uint64_t check_shards(const PrepareOptions* o, const char* path, const json_t* m
 // Removes a file if it exists; ends the program if that fails.
 void remove_or_die(const char* path);
 
+// Ends the program if a file that the run is going to replace was not made by ./prepare.
+void refuse_foreign_files(const PrepareOptions* o, const char* manifest_path, const char* floor_path);
+
 // Removes the manifest, the record of the lowest reachable loss (`floor_path`), the checksums and all shards of this
-// prefix.
+// prefix, also those that a kill has left half written.
 void remove_output(const PrepareOptions* o, const char* manifest_path, const char* floor_path, const char* sums_path);

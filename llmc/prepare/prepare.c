@@ -6,6 +6,7 @@
 #include "summary.h"
 #include "../tokenizer/tokenizer_open.h"
 #include <inttypes.h>
+#include <sys/file.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
 // writing shards
@@ -18,7 +19,7 @@ typedef struct {
 
 typedef struct {
     const PrepareOptions* options;
-    char *manifest_path, *floor_path, *sums_path;
+    char *manifest_path, *floor_path, *sums_path, *lock_path;
     json_t* manifest;
     Sums sums;                      // of the finished shards
     ShardWriter shard;              // the one being written, if `writing`
@@ -232,6 +233,23 @@ static void print_summary(const Output* out) {
     if (*out->options->mix) { print_sources(out->options, &out->now.input); }
 }
 
+// Locks PREFIX.lock (`path`): one ./prepare at a time makes the shards of a prefix. The lock ends with the process.
+// Returns its descriptor.
+static int lock_output(const PrepareOptions* o, const char* path) {
+    struct stat s = {.st_nlink = 0};
+    int lock = -1;
+    while (s.st_nlink == 0) { // again if the one that had it has just removed it
+        if (lock >= 0) { close(lock); }
+        lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (lock < 0) { fatal("%s: cannot write: %s", path, strerror(errno)); }
+        if (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+            fatal("--out %s: another ./prepare is making these: wait for it, or give another --out", o->out);
+        }
+        if (fstat(lock, &s) != 0) { fatal("%s: cannot look at it: %s", path, strerror(errno)); }
+    }
+    return lock;
+}
+
 void prepare(const PrepareOptions* o) {
     Tokenizer tokenizer = tokenizer_open(o->tokenizer);
     if (tokenizer.vocab_size > UINT16_MAX + 1) {
@@ -239,8 +257,10 @@ void prepare(const PrepareOptions* o) {
     }
     Output out = {.options = o, .manifest_path = format("%s.json", o->out),
                   .floor_path = format("%s_val.json", o->out), .sums_path = format("%s.b2sums", o->out),
-                  .eot = tokenizer.eot};
+                  .lock_path = format("%s.lock", o->out), .eot = tokenizer.eot};
     check_ends(o);
+    const int lock = lock_output(o, out.lock_path);
+    refuse_foreign_files(o, out.manifest_path, out.floor_path);
     json_t* work = describe_work(o, &tokenizer);
     if (o->force) { remove_output(o, out.manifest_path, out.floor_path, out.sums_path); }
     out.manifest = load_manifest(o, out.manifest_path, work);
@@ -259,4 +279,7 @@ void prepare(const PrepareOptions* o) {
     free(out.floor_path);
     free(out.sums_path);
     sums_free(&out.sums);
+    remove_or_die(out.lock_path);
+    close(lock);
+    free(out.lock_path);
 }

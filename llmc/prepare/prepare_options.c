@@ -38,6 +38,18 @@ static void check_training(const PrepareOptions* o) {
     if (o->stories > 0 || *o->mix) { usage_error("--train_tokenizer: leave out --stories and --mix"); }
 }
 
+// Ends the program if a record of the run has the name of an input.
+static void check_records(const PrepareOptions* o, const char* input) {
+    static const char* const endings[] = {".json", "_val.json", ".b2sums", ".lock"};
+    for (int i = 0; i < 4; i++) {
+        char* record = format("%s%s", o->out, endings[i]);
+        if (is_same_file(input, record)) {
+            usage_error("--out %s: its record would be written over the input %s", o->out, input);
+        }
+        free(record);
+    }
+}
+
 static void check_options(const PrepareOptions* o) {
     if (o->train_tokenizer != 0) { check_training(o); }
     if (!*o->out) { usage_error("--out is missing: the PREFIX of the shards to be made, like data/mytext"); }
@@ -50,14 +62,10 @@ static void check_options(const PrepareOptions* o) {
     if (o->stories == 0 && o->num_inputs == 0) {
         usage_error("no input: give files of text, JSONL or Parquet, - for standard input, or --stories N; see --help");
     }
-    char* manifest = format("%s.json", o->out);
     for (size_t i = 0; i < o->num_inputs; i++) {
         if (o->num_inputs > 1 && !strcmp(o->inputs[i], "-")) { usage_error("- must be the only input"); }
-        if (is_same_file(o->inputs[i], manifest)) {
-            usage_error("--out %s: its record would be written over the input %s", o->out, o->inputs[i]);
-        }
+        check_records(o, o->inputs[i]);
     }
-    free(manifest);
     if (is_standard_input(o) && o->val_size < 0 && o->train_tokenizer == 0) {
         usage_error("--val_size must be given with standard input, whose length is not known in advance");
     }

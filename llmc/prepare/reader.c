@@ -115,12 +115,19 @@ static size_t bytes_before_end(const char* line, size_t bytes) {
     return bytes - (bytes > 1 && line[bytes - 2] == '\r' ? 2 : 1);
 }
 
+// Returns true if a text has nothing but ends of lines.
+static bool is_blank(const Buffer* text) {
+    size_t n = 0;
+    while (n < text->bytes && (text->data[n] == '\n' || text->data[n] == '\r')) { n++; }
+    return n == text->bytes;
+}
+
 // Returns true if a whole line separates documents. A blank line ends a document and belongs to it, but is no separator
-// where a document begins; any other separator belongs to no document.
+// where a document begins, before its first other line; any other separator belongs to no document.
 static bool is_separator(const char* split, const char* line, size_t bytes, const Buffer* text) {
     const size_t n = bytes_before_end(line, bytes);
     if (strcmp(split, "none") == 0) { return false; }
-    if (strcmp(split, "blank") == 0) { return n == 0 && text->bytes > 0 && text->data[text->bytes - 1] == '\n'; }
+    if (strcmp(split, "blank") == 0) { return n == 0 && !is_blank(text) && text->data[text->bytes - 1] == '\n'; }
     return n == strlen(split) && memcmp(line, split, n) == 0;
 }
 

@@ -86,14 +86,14 @@ void train_tokenizer(const PrepareOptions* o) {
     const double read = seconds_now();
     if (r.documents == 0) { fatal("%s: the input is empty", o->inputs[0]); }
     if (pieces.least > 1) {
-        notice("pieces of text that come less than %" PRIu64 " times are left out: all would not fit into memory",
-               pieces.least);
+        notice("pieces of text that come less than %" PRIu64 " times are left out, but for %.0f%% of those that come %"
+               PRIu64 " times: all would not fit into memory", pieces.least, 100 * pieces.share, pieces.least - 1);
     }
     BpeMerge* merges = alloc_or_die((size_t)num_merges + 1, sizeof *merges, "merges");
     const int learnt = bpe_train(merges, num_merges, &pieces);
     if (learnt < num_merges) {
-        fatal("--train_tokenizer %lld: the input has no pairs for more than %d tokens: give fewer, or more text",
-              o->train_tokenizer, 257 + learnt);
+        fatal("--train_tokenizer %lld: the input has no pairs for more than %d tokens: give fewer%s",
+              o->train_tokenizer, 257 + learnt, pieces.least > 1 ? "" : ", or more text");
     }
     Tokenizer t = tokenizer_of_merges(merges, learnt);
     write_tokenizer(&t, o->out);

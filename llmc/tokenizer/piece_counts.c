@@ -173,13 +173,16 @@ static void add_sizes(Sizes* sizes, const Table* t) {
     }
 }
 
-// Appends the pieces of a table that came at least p->least times.
+// Appends the pieces of a table that came at least p->least times, and of those that came once less the part p->share,
+// whichever by their hash.
 static void take_pieces(Pieces* p, const Table* t, size_t max_bytes) {
     p->length = realloc_or_die(p->length, (p->count + t->count + 1) * sizeof *p->length, "pieces");
     p->times = realloc_or_die(p->times, (p->count + t->count + 1) * sizeof *p->times, "pieces");
     for (size_t i = 0; i < t->room; i++) {
         const Slot* s = &t->slots[i];
-        if (!s->bytes || s->times < p->least || p->num_bytes + p->count + s->length + 1 > max_bytes) { continue; }
+        const bool is_in_share = s->times + 1 == p->least && (double)mix64(s->hash) < p->share * 0x1p64;
+        if (!s->bytes || (s->times < p->least && !is_in_share)) { continue; }
+        if (p->num_bytes + p->count + s->length + 1 > max_bytes) { continue; }
         if (p->num_bytes + s->length > p->room_bytes) {
             p->room_bytes = max_size(2 * p->room_bytes, p->num_bytes + s->length);
             p->bytes = realloc_or_die(p->bytes, p->room_bytes, "pieces");
@@ -223,6 +226,9 @@ Pieces piece_counts_finish(PieceCounts* p, size_t max_bytes) {
     size_t bytes = sizes->bytes[MAX_TIMES];
     while (pieces.least > 1 && bytes + sizes->bytes[pieces.least - 1] <= max_bytes) {
         bytes += sizes->bytes[--pieces.least];
+    }
+    if (pieces.least > 1) { // a twentieth of the room is left for chance
+        pieces.share = 0.95 * (double)(max_bytes - min_size(max_bytes, bytes)) / (double)sizes->bytes[pieces.least - 1];
     }
     for (int i = 0; i < parts; i++) {
         if (is_spilled) { t = read_part(p, i); }

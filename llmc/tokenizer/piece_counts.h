@@ -15,6 +15,7 @@ typedef struct {
     uint64_t* times;      // [count]
     size_t count, num_bytes, room_bytes;
     uint64_t least;       // pieces that came less often were left out; 1: none were
+    double share;         // but for this part of those that came once less
 } Pieces;
 
 // Begins to count for `threads` threads, whose tables together take about `memory` bytes; piece_counts_finish() frees

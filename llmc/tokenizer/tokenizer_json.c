@@ -210,6 +210,7 @@ static const char* unsupported_part(const json_t* root) {
         const json_t* change = json_object_get(model, changes[i]);
         if (!is_null(change) && !is_text(change, "")) { return changes[i]; }
     }
+    if (json_is_true(json_object_get(model, "ignore_merges"))) { return "ignore_merges"; }
     if (!is_null(json_object_get(root, "normalizer"))) { return "normalizer"; }
     return is_gpt2_split(json_object_get(root, "pre_tokenizer")) ? NULL : "pre_tokenizer";
 }

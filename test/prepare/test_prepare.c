@@ -1,5 +1,6 @@
 // ./prepare: the contents of the shards, interrupted runs that continue to the same bytes, and every error.
 #include "test/prepare/run_prepare.h"
+#include <sys/file.h>
 #include "llmc/tokenizer/tokenizer_open.h"
 
 // 22 tokens of bytes: "#One two.\n\nThree\n#Four" in the notation of expect_documents.
@@ -59,9 +60,9 @@ TEST(validation_is_a_tenth_by_default) {
 }
 
 TEST(split_at_blank_lines_and_at_a_line) {
-    write_text("blank.txt", "a\nb\n\nc\n\n\nd\n\n");
+    write_text("blank.txt", "a\nb\n\nc\n\n\nd\n\n\n\n\ne");
     EXPECT_RUN(0, "", "--out blank --tokenizer bytes --split blank --val_size 1 blank.txt");
-    expect_documents("blank", 1, "#a\nb\n\n#c\n\n#\nd\n\n");
+    expect_documents("blank", 1, "#a\nb\n\n#c\n\n#\nd\n\n#\n\n\ne");
     write_text("line.txt", "---\na\n--- \n---\n---\nb\n\n---\nc\n---");
     EXPECT_RUN(0, "", "--out line --tokenizer bytes --split --- --val_size 1 line.txt");
     expect_documents("line", 1, "#a\n--- \n#b\n\n#c\n");
@@ -170,16 +171,34 @@ TEST(compressed_and_parquet_files_have_the_tokens_of_their_text) {
     token_list_free(&expected);
 }
 
+// pzstd begins a file with a frame that readers skip.
+TEST(a_file_of_pzstd_is_recognized) {
+    Error err;
+    size_t size;
+    if (!has_codec(CODEC_ZSTD)) { return; }
+    char* packed = read_file("test/golden/parquet/rows.jsonl.zst", &size, &err);
+    EXPECT(packed);
+    char* file = alloc_or_die(size + 12, 1, "a test");
+    memcpy(file, "\x50\x2a\x4d\x18\4\0\0\0size", 12);
+    memcpy(file + 12, packed, size);
+    write_bytes("pzstd.jsonl.zst", file, size + 12);
+    EXPECT_RUN(0, "skipped documents: 2 empty, 25 null", "--out pzstd --val_size 20 --shard_size 100 pzstd.jsonl.zst");
+    free(packed);
+    free(file);
+}
+
 TEST(folders_and_patterns_give_their_files_in_order) {
     char* folder = test_path("many/deep");
     Error err;
     EXPECT(make_directories(folder, &err));
     write_text("many/c.txt", "c");
-    write_text("many/b.jsonl", "{\"text\": \"b\"}\n");
+    write_text("many/b.jsonl", "{\"text\": \"b\", \"id\": 18446744073709551615}\n");
     write_text("many/deep/d.txt", "d");
     write_text("many/README.md", "no");
     write_text("many/info.json", "{\"text\": \"i\"}");
     write_text("many/.hidden.txt", "no");
+    write_text("many/deep/merges.txt", "no");
+    write_text("many/deep/tokenizer.json", "{}");
     EXPECT_RUN(0, "", "--force --out many1 --tokenizer bytes --val_size 1 many");
     expect_documents("many1", 1, "#b#c#d");
     write_text("z.txt", "z");
@@ -471,9 +490,27 @@ TEST(nothing_is_overwritten_silently) {
     EXPECT_RUN(1, "keep_train_000001.bin: cannot open", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     write_text("keep.json", "{");
     EXPECT_RUN(1, "keep.json: damaged", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT_RUN(1, "keep.json is no file of ./prepare", "--out keep --tokenizer bytes --val_size 5 --force a.txt b.txt");
     path = test_path("keep.json");
     EXPECT(unlink(path) == 0);
     EXPECT_RUN(1, "keep_val_000000.bin exists already", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    write_text("keep_val.json", "{\"text\": \"an input\"}");
+    EXPECT_RUN(2, "over the input ./keep_val.json", "--out keep --tokenizer bytes --val_size 1 --force ./keep_val.json");
+    EXPECT_RUN(1, "keep_val.json is no file of ./prepare", "--out keep --stories 2000 --val_size 100 --force");
+    write_text("keep_train_000007.bin.tmp", "a kill left it");
+    EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 5 --force a.txt b.txt");
+    EXPECT(exists("keep_val.json") && !exists("keep_train_000007.bin.tmp") && !exists("keep.lock"));
+}
+
+TEST(one_at_a_time_makes_the_shards_of_a_prefix) {
+    write_short_texts();
+    char* path = test_path("twice.lock");
+    const int lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    EXPECT(flock(lock, LOCK_EX) == 0);
+    EXPECT_RUN(1, "another ./prepare is making these", "--out twice --tokenizer bytes --val_size 5 a.txt b.txt");
+    close(lock); // of a process that was killed: the file stays
+    EXPECT_RUN(0, "", "--out twice --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT(!exists("twice.lock"));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

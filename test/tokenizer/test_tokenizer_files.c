@@ -142,6 +142,7 @@ static const struct {
     {"model/type", "\"Unigram\"", "its model is not supported: only byte-level BPE"},
     {"model/type", "7", "its model is not supported"},
     {"model/dropout", "0.1", "dropout"},
+    {"model/ignore_merges", "true", "ignore_merges"},
     {"model/end_of_word_suffix", "\"</w>\"", "end_of_word_suffix"},
     {"model/continuing_subword_prefix", "\"##\"", "continuing_subword_prefix"},
     {"model/vocab", "[]", "no vocab"},
