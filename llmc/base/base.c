@@ -416,9 +416,8 @@ bool sync_parent(const char* path, Error* err) {
 }
 
 bool close_synced(FILE* f, const char* path, Error* err) {
-    const bool has_failed = ferror(f); // earlier; nobody has kept the reason
-    bool ok = fflush(f) == 0 && !has_failed && fsync(fileno(f)) == 0;
-    int error = has_failed ? EIO : errno;
+    bool ok = fflush(f) == 0 && !ferror(f) && fsync(fileno(f)) == 0;
+    int error = errno ? errno : EIO; // an earlier write may have failed, whose reason nobody has kept
     if (fclose(f) != 0 && ok) {
         ok = false;
         error = errno;
