@@ -63,14 +63,21 @@ static bool launch_number(const char* variable, int min, int max, int* value, Er
     return true;
 }
 
-// Returns the launcher whose variables are set, or NULL.
+// Returns the launcher whose variables are set, or NULL. The first one counts, but one of several processes more than
+// one of a single process: that may be left over from another command.
 static const LauncherVariables* launch_find(void) {
+    const LauncherVariables* found = NULL;
     for (int i = 0; i < NUM_LAUNCHERS; i++) {
         const LauncherVariables* v = &LAUNCHERS[i];
-        if (v->mark ? getenv(v->mark) != NULL : getenv(v->rank) || getenv(v->size)) { return v; }
+        const char* size = getenv(v->size);
+        if (v->mark ? !getenv(v->mark) : !getenv(v->rank) && !size) { continue; }
+        if (!size || strcmp(size, "1")) { return v; }
+        if (!found) { found = v; }
     }
-    return NULL;
+    return found;
 }
+
+bool launch_is_local(void) { return getenv("GPT2_SOCKETS") != NULL; }
 
 // Hashes the variables that all ranks of a run share and that differ between runs.
 static uint64_t launch_hash(const LauncherVariables* v) {
@@ -149,6 +156,7 @@ static void ATTR_NORETURN local_exec(char** argv, pid_t launcher, const sigset_t
         _exit(EXIT_RUNTIME);
     }
     if (getppid() != launcher) { _exit(EXIT_RUNTIME); } // the launcher was killed before prctl took effect
+    signal(SIGTTOU, SIG_IGN); // the ranks are no job of the terminal: with `stty tostop` their output would stop them
     execv(program_path(), argv);
     notice("error: %s: cannot start it as a rank: %s", argv[0], strerror(errno));
     _exit(EXIT_RUNTIME);
@@ -253,6 +261,7 @@ int launch_local(int ranks, char** argv, double grace_seconds) {
     for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++) { sigaddset(&signals, passed_on[i]); }
     if (sigprocmask(SIG_BLOCK, &signals, &before) != 0) { fatal("cannot block signals: %s", strerror(errno)); }
     local_environment(ranks);
+    signal(SIGCHLD, SIG_DFL); // ignored, as some parents leave it, it would take away the ranks' exit codes
     local_start_all(&l, argv, &before);
     signal(SIGPIPE, SIG_IGN); // a message that nobody reads must not end the ranks, which would end with this process
     while (l.alive > 0) {

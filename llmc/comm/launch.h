@@ -38,6 +38,9 @@ BEGIN_C
 // value makes no sense; the message names it. That is a usage error.
 bool launch_detect(Launch* launch, Error* err);
 
+// Returns true in a rank that launch_local() has started.
+bool launch_is_local(void);
+
 // Starts this program `ranks` times on this machine with the arguments `argv`, waits until all ranks have ended, and
 // returns the exit code: 0, or that of the first rank that failed (128 + the signal that ended it). The ranks inherit a
 // socket between rank 0 and each other rank, standard output and error; their standard input is empty. SIGINT, SIGTERM,

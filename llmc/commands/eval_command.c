@@ -80,7 +80,7 @@ int eval_command(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     take_data_options(c, folder);
     if (!config_check_needs(c, EVAL, &err)) { usage_error("%s", err.text); }
     if (scores) { c->document_mask = 0; } // a row of a test set is one document
-    check_same_run(comm, c, NULL);
+    check_same_run(comm, c, dtype, NULL);
     if (!plan_make(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
     open_device(b, &plan.device, comm);
     plan.keep = FORWARD_ONLY;

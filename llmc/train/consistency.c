@@ -64,7 +64,19 @@ static uint64_t json_hash(json_t* value) {
     return hash;
 }
 
-void check_same_run(Comm* comm, const Config* c, json_t* state) {
+// Ends the program if --dtype auto means another type on this machine than on rank 0's.
+static void check_same_dtype(Comm* comm, enum dtype dtype) {
+    int* all = alloc_or_die((size_t)comm->size, sizeof *all, "comparing types");
+    const int mine = (int)dtype;
+    connection_gather(comm->peers, &mine, sizeof mine, all);
+    if (mine != all[0]) {
+        usage_error("--dtype auto is %s on %s, and %s on %s: give --dtype", dtype_names[dtype],
+                    connection_host(comm->peers, comm->rank), dtype_names[all[0]], connection_host(comm->peers, 0));
+    }
+    free(all);
+}
+
+void check_same_run(Comm* comm, const Config* c, enum dtype dtype, json_t* state) {
     if (comm->size == 1) { return; }
     char *options = shared_options(c), *first = share_text(comm, comm->rank ? NULL : format("%s", options));
     const Identity mine = {program_hash(), hash64(options, strlen(options), 0), json_hash(state)};
@@ -76,6 +88,7 @@ void check_same_run(Comm* comm, const Config* c, json_t* state) {
               connection_host(comm->peers, 0));
     }
     if (mine.options != all[0].options) { options_differ(first, options, host); }
+    check_same_dtype(comm, dtype);
     if (mine.checkpoint != all[0].checkpoint) {
         fatal("--resume: on %s the checkpoint is not that of rank 0: all must see the same files", host);
     }
@@ -130,6 +143,17 @@ void check_equal_devices(Comm* comm, const Backend* b) {
                         "bits there: give --zero 1, by which one of them updates each matrix",
                         r, connection_host(comm->peers, r), all[r].text, all[0].text);
         }
+    }
+    free(all);
+}
+
+void check_equal_levels(Comm* comm, const Backend* b) {
+    if (comm->size == 1) { return; }
+    DeviceName* all = gather_names(comm, b->level);
+    if (strcmp(all[comm->rank].text, all[0].text)) {
+        usage_error("--cpu auto is %s on %s, and %s on %s, with other bits: give --cpu, or --zero 1, by which one of "
+                    "them updates each parameter", all[comm->rank].text, connection_host(comm->peers, comm->rank),
+                    all[0].text, connection_host(comm->peers, 0));
     }
     free(all);
 }

@@ -11,9 +11,9 @@
 // `text` itself on rank 0, a copy on the others; the caller frees it.
 char* share_text(Comm* comm, char* text);
 
-// Ends the program unless all ranks run the same program with the same options, and resume the same checkpoint (`state`
-// is its state, with the checksums of its files; NULL: a fresh run).
-void check_same_run(Comm* comm, const Config* c, json_t* state);
+// Ends the program unless all ranks run the same program with the same options and the same resolved --dtype, and resume
+// the same checkpoint (`state` is its state, with the checksums of its files; NULL: a fresh run).
+void check_same_run(Comm* comm, const Config* c, enum dtype dtype, json_t* state);
 
 // Ends the program unless all ranks have the same hashes of the data sets; 0: no such data set.
 void check_same_data(Comm* comm, uint64_t train_data, uint64_t val_data, uint64_t eval_data);
@@ -24,6 +24,10 @@ void check_distinct_devices(Comm* comm, const Backend* b);
 // Ends the program if the ranks have GPUs of several names. Muon needs the same ones: without --zero 1 every rank
 // computes the whole update, by matmuls that cuBLASLt chooses for its GPU.
 void check_equal_devices(Comm* comm, const Backend* b);
+
+// Ends the program if the ranks' CPUs have kernels of different levels, which round in other ways: without --zero 1
+// every rank computes the whole update.
+void check_equal_levels(Comm* comm, const Backend* b);
 
 // Ends the program, with exit code 5, unless all ranks have the same parameters, bit for bit. The error names the first
 // tensor that differs.

@@ -16,9 +16,10 @@ void ranks_look(Ranks* r) {
     if (r->comm->size == 1 && request_to_stop()) { r->stops = true; }
 }
 
+bool ranks_leave_step(Ranks* r) { return (r->comm->size == 1 || r->is_slow) && ranks_are_interrupted(r); }
+
 bool ranks_are_interrupted(void* ranks) {
     Ranks* r = ranks;
-    if (r->comm->size > 1 && !r->is_slow) { return false; }
     const bool stops = request_to_stop() != NULL;
     if (comm_min_host(r->comm, !stops) == 0) { r->stops = true; }
     return r->stops;

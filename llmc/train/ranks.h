@@ -23,9 +23,12 @@ void ranks_close(Ranks* r, const Backend* b);
 // Takes a request to stop of a run of one process, which has no votes to wait for.
 void ranks_look(Ranks* r);
 
-// Returns true if the run is to stop now, between two micro-batches or batches, and notes that. If these are fast,
-// several ranks stop only between steps. All ranks call it at the same places. ranks: a Ranks.
+// Returns true if the run is to stop now, between two batches of validation or of test sets, and notes that. All ranks
+// call it at the same places. ranks: a Ranks.
 bool ranks_are_interrupted(void* ranks);
+
+// The same between two micro-batches. If these are fast, several ranks stop only between steps.
+bool ranks_leave_step(Ranks* r);
 
 // Queues the vote of this rank after a step of `rounds` micro-batches that has taken so long, the sum of all ranks'
 // losses, votes and, with ZeRO, norms, and their way to mailbox->sums. saves: save again, whoever asks.

@@ -175,13 +175,14 @@ bool resume_check_changes(Plan* before, const json_t* options, enum dtype dtype,
     return ok && plan_parse(before, dtype, &old, err);
 }
 
-char* resume_command(const Config* c, bool is_recorded) {
+char* resume_command(const Config* c, bool is_recorded, bool needs_launcher) {
+    const char* others = needs_launcher ? "out|resume|config|gpus" : "out|resume|config";
     char *program = shell_word(program_invocation_name), *out = shell_word(c->out),
          *from = shell_word(is_recorded ? "auto" : c->resume),
          *command = format("%s --out %s --resume %s", program, out, from);
     for (int i = 0; i < NUM_ROWS; i++) {
         const Option* o = &CONFIG_OPTIONS[i];
-        if (!o->name || config_source(c, o->name) < FROM_FILE || is_one_of(o->name, "out|resume|config")) { continue; }
+        if (!o->name || config_source(c, o->name) < FROM_FILE || is_one_of(o->name, others)) { continue; }
         if (is_recorded && o->scope != SCOPE_START) { continue; }
         append_option(&command, c, o);
     }

@@ -53,7 +53,7 @@ static Plan parse_given(const Config* c, enum dtype dtype) {
 
 Start start_run(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     Error err;
-    Start s = {.needs_launcher = comm->size > 1 && c->gpus == 1};
+    Start s = {.needs_launcher = comm->size > 1 && !launch_is_local()};
     preset_apply(c);
     require_model(c);
     require_data(c);
@@ -62,7 +62,7 @@ Start start_run(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     s.checkpoint = resume_open(c, &given.data.skip, comm, &s.state);
     skip_windows_free(&given.data.skip);
     take_folder_tokenizer(c, s.checkpoint ? NULL : init_folder(c));
-    check_same_run(comm, c, s.state);
+    check_same_run(comm, c, dtype, s.state);
     if (!config_check_needs(c, TRAIN, &err) ||
         !plan_make(&s.plan, b, dtype, c, s.checkpoint ? s.checkpoint : init_folder(c), &err) ||
         !plan_check_effects(&s.plan, c, &err)) {
@@ -72,8 +72,8 @@ Start start_run(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     if (!plan_batch(&s.plan, comm, &err)) { usage_error("%s", err.text); }
     s.options = plan_options(&s.plan, c);
     if (s.state && !resume_check_changes(&s.before, s.options, dtype, s.state, &err)) { usage_error("%s", err.text); }
-    s.command_if_recorded = resume_command(c, true);
-    s.command_if_not = resume_command(c, false);
+    s.command_if_recorded = resume_command(c, true, s.needs_launcher);
+    s.command_if_not = resume_command(c, false, s.needs_launcher);
     return s;
 }
 

@@ -82,7 +82,7 @@ static bool train_gradients(TrainRun* run, long long windows, double* compute_se
     gpt2_zero_grads(&run->model);
     for (long long i = 0; i < rounds; i++) {
         const long long first = i * stride + B * ranks->comm->rank;
-        if (ranks_are_interrupted(ranks)) { return false; }
+        if (ranks_leave_step(ranks)) { return false; }
         if (first < windows) { train_micro_step(run, (double)windows * run->plan->T, i, i + 1 == rounds); }
         else { train_all_ready(run); }
         progress(&shown, "step %lld: micro-batch %lld of %lld", run->step + 1, i + 1, rounds);
@@ -152,7 +152,7 @@ static void train_log_step(TrainRun* run, StepRecord* r, double start) {
     logger_step(&run->log, r);
 }
 
-// Does one step, or nothing if the run is to stop between its micro-batches (ranks_are_interrupted). Queues all work of
+// Does one step, or nothing if the run is to stop between its micro-batches (ranks_leave_step). Queues all work of
 // the device and waits for it once: the update is queued before the loss is known, since it changes nothing if the norm
 // is not finite. If a finite step may be skipped, the update has to wait for loss and norm.
 static void train_step(TrainRun* run) {

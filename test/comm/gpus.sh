@@ -77,6 +77,9 @@ muon_needs_equal_gpus_or_zero() {
     expect 2 "has GPU1, rank 0 GPU0, and the matmuls of an update" \
         ranks 2 "$dir/named" "$cuda" $pair --out "$dir/run"
     must ranks 2 "$dir/named" "$cuda" $pair --zero 1 --out "$dir/run"
+    printf '#!/bin/sh\nEMU_CC=$((80 - 5 * OMPI_COMM_WORLD_RANK)) exec "$@"\n' >"$dir/named" # the second is a Turing
+    expect 2 '--dtype auto is fp16 on ' ranks 2 "$dir/named" "$cuda" $gpu $data --batch_size 4 --dtype auto --zero 1 \
+        --out "$dir/types"
 }
 
 # Many containers cannot set up NVLS. Who asks for it is told NCCL's own reason.
@@ -161,8 +164,9 @@ gpus_validate_as_one_does() {
 # Ctrl-C reaches the process that launched the ranks of --gpus.
 interrupting_all_gpus_saves() {
     corpus
-    begin "$cuda" $gpu $data --zero 1 --max_steps 1000000 $quiet --save_every 1000000 --batch_size 2 --gpus 2 \
-        --out "$dir/run"
+    # some parents leave SIGCHLD ignored
+    begin env --ignore-signal=CHLD "$cuda" $gpu $data --zero 1 --max_steps 1000000 $quiet --save_every 1000000 \
+        --batch_size 2 --gpus 2 --out "$dir/run"
     await 'step .*/' "$dir/out" $pid
     kill -INT $pid
     ends_well $pid

@@ -159,11 +159,15 @@ test_sets_have_the_scores_of_one_process() {
 
 stopping_one_rank_saves_and_stops_all() {
     corpus
-    begin ranks 2 "$train" $run $data --max_steps 100000000 --total_batch_size 256 $quiet --out "$dir/run"
+    # mpirun counts, neither --gpus nor what another launcher has left
+    begin env RANK=0 WORLD_SIZE=1 mpirun -np 2 "$train" $run $data --max_steps 100000000 --total_batch_size 256 $quiet \
+        --gpus 8 --out "$dir/run"
     await 'step .*/' "$dir/out" $pid
+    grep -q '^2 processes by MPI' "$dir/err" || note "not two processes: $(cat "$dir/err")"
     signal_rank TERM "$dir/run" 1
     ends_well $pid
     ls "$dir/run" | grep -q step_ || note "nothing was saved"
+    grep -q 'continue with.*--resume auto$' "$dir/err" || note "$(grep 'continue with' "$dir/err")"
 }
 
 sums_are_timed_and_looked_at() {

@@ -238,19 +238,19 @@ a_finished_run_that_is_resumed_is_left_alone() {
     expect 0 'finished at step 5' ranks 2 "$train" --resume auto --batch_size 2 --out "$dir/run"
 }
 
-stopped_in_the_sample_of_step_2() { # MAX_STEPS FOLDER [LAUNCHER...]
-    steps=$1 out=$2
-    shift 2
+left_at_step_2() { # KIND 'OPTIONS' MAX_STEPS FOLDER [LAUNCHER...]: a stop leaves a validation or sample
+    kind=$1 options=$2 steps=$3 out=$4
+    shift 4
     must "$train" $small $data --val_every 0 --max_steps 1 --batch_size 2 --total_batch_size 128 --out "$out"
-    begin "$@" "$train" --resume auto --max_steps $steps --sample_every 1 --sample_tokens 100000000 --out "$out"
+    begin "$@" "$train" --resume auto --max_steps $steps $options --out "$out"
     await '^step *2/' "$dir/out" $pid
-    sleep 0.2 # it should sample; if not yet, it leaves the sample as well
+    sleep 0.2 # it should have begun; if not yet, it is left as well
     asked=$(rank_pid "$out" 0)
     kill -TERM "${asked:-$pid}"
     finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
-    grep -q 'continue with' "$dir/err" || note "$steps steps: not said how to go on: $(tail -n 2 "$dir/err")"
-    tr -d ' \n' <"$out/step_00000002/state.json" | grep -q '"pending":{"val":false,"eval":false,"sample":true}' ||
-        note "$steps steps: the sample is not pending: $(tr -d ' \n' <"$out/step_00000002/state.json" | grep -o '"pending.*')"
+    grep -q 'continue with' "$dir/err" || note "$kind, $steps steps: not said how to go on: $(tail -n 2 "$dir/err")"
+    tr -d ' \n' <"$out/step_00000002/state.json" | grep -q "\"pending\":{[^}]*\"$kind\":true" ||
+        note "$kind, $steps steps: not pending: $(tr -d ' \n' <"$out/step_00000002/state.json" | grep -o '"pending.*')"
 }
 
 validation_and_samples_are_left() {
@@ -261,9 +261,11 @@ validation_and_samples_are_left() {
     ! grep -q '^val loss' "$dir/out" || note "the validation was finished"
     asked_to_stop TERM "$dir/sample" "$train" $small $data --sample_every 1 --sample_tokens 100000000 --val_every 0 \
         --max_steps 2
-    stopped_in_the_sample_of_step_2 2 "$dir/last"
+    endless='--sample_every 1 --sample_tokens 100000000'
+    left_at_step_2 sample "$endless" 2 "$dir/last"
     command -v mpirun >/dev/null || return
-    stopped_in_the_sample_of_step_2 3 "$dir/ranks" mpirun -np 2
+    left_at_step_2 sample "$endless" 3 "$dir/ranks" mpirun -np 2
+    left_at_step_2 val "--val_data $dir/long_val_*.bin --val_tokens -1 --val_every 2" 3 "$dir/later" mpirun -np 2
     asked_to_stop TERM "$dir/two" mpirun -np 2 "$train" $small $long_data --batch_size 1 --val_tokens -1 --max_steps 2
     ! grep -q '^val loss' "$dir/out" || note "the validation of two processes was finished"
 }
