@@ -3,15 +3,17 @@
 # checkpoint and a report: 79 s on two cores from a bare system (AMD EPYC, Zen 5, 2026-11-23).
 # usage: sh scripts/quickstart.sh [FOLDER]      FOLDER (default: quickstart) gets the run; it must not exist
 set -eu
-case ${1:-} in
--h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;;
-'' | /*) out=${1:-quickstart} ;;
-*) out=$PWD/$1 ;;
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
+from=$PWD
+cd "$(dirname "$0")/.."
+out=${1:-quickstart}
+case $out in
+/*) ;;
+*) [ $# = 0 ] || [ "$from" = "$PWD" ] || out=$from/$out ;;
 esac
 case $out in
-*[\ ,*?[]*) echo "error: $out: give a folder without spaces and commas: patterns of data name it" >&2; exit 1 ;;
+*[\ ,*?[]*) echo "error: $out: patterns of data name it: give a folder without spaces, commas and *?[" >&2; exit 1 ;;
 esac
-cd "$(dirname "$0")/.."
 if [ -e "$out" ]; then
     echo "error: $out exists already: remove it, or give another folder: sh scripts/quickstart.sh FOLDER" >&2
     exit 1

@@ -101,11 +101,12 @@ while :; do
         continue
         ;;
     esac
-    [ -d "$out" ] || { say "exit code $code, and no $out here: start this where --out begins"; exit "$code"; }
-    [ "$step" = 0 ] || again='--resume auto' # of --resume FOLDER, which was the beginning
-    [ "$step" = "$before" ] || failures=0
+    if [ "$step" != "$before" ]; then
+        failures=0 again=${again:---resume auto} # --resume FOLDER was the beginning
+    fi
     before=$step failures=$((failures + 1))
     if [ "$failures" -gt "$RESTARTS" ]; then
+        [ -d "$out" ] || say "there is no $out here: start this in the folder where --out begins"
         say "exit code $code, $failures times at step $step: giving up; the command's own messages say why"
         exit "$code"
     fi

@@ -155,7 +155,7 @@ static bool is_foreign(const char* path, const char* key) {
 }
 
 void refuse_foreign_files(const PrepareOptions* o, const char* manifest_path, const char* floor_path) {
-    const char* path = o->force && is_foreign(manifest_path, "made_from") ? manifest_path
+    const char* path = is_foreign(manifest_path, "made_from") ? manifest_path
                        : o->stories > 0 && is_foreign(floor_path, "nll") ? floor_path : NULL;
     if (path) { fatal("%s is no file of ./prepare and would be replaced: move it, or give another --out", path); }
 }
@@ -219,7 +219,7 @@ json_t* load_manifest(const PrepareOptions* o, const char* path, const json_t* w
     const bool is_damaged = !json_is_object(made_from) || !json_is_array(shards) ||
                             (is_complete && json_array_size(shards) <= 1 - first_shard(manifest));
     if (exists && is_damaged) {
-        fatal("%s: damaged, or no record of ./prepare: use --force to make everything anew", path);
+        fatal("%s: damaged: use --force to make everything anew", path);
     }
     glob_t found = find_shards(o, ".bin");
     if (found.gl_pathc > 0 && !exists) {

@@ -234,20 +234,20 @@ static void print_summary(const Output* out) {
 }
 
 // Locks PREFIX.lock (`path`): one ./prepare at a time makes the shards of a prefix. The lock ends with the process.
-// Returns its descriptor.
+// Returns its descriptor; -1 in a folder that is not to be written to, whose shards may be complete.
 static int lock_output(const PrepareOptions* o, const char* path) {
-    struct stat s = {.st_nlink = 0};
-    int lock = -1;
-    while (s.st_nlink == 0) { // again if the one that had it has just removed it
-        if (lock >= 0) { close(lock); }
-        lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0666);
+    struct stat ours, there;
+    for (;;) {
+        const int lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (lock < 0 && (errno == EROFS || errno == EACCES)) { return -1; }
         if (lock < 0) { fatal("%s: cannot write: %s", path, strerror(errno)); }
         if (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
             fatal("--out %s: another ./prepare is making these: wait for it, or give another --out", o->out);
         }
-        if (fstat(lock, &s) != 0) { fatal("%s: cannot look at it: %s", path, strerror(errno)); }
+        if (fstat(lock, &ours) != 0) { fatal("%s: cannot look at it: %s", path, strerror(errno)); }
+        if (stat(path, &there) == 0 && ours.st_ino == there.st_ino) { return lock; }
+        close(lock); // the one that had it has just removed it
     }
-    return lock;
 }
 
 void prepare(const PrepareOptions* o) {
@@ -279,7 +279,9 @@ void prepare(const PrepareOptions* o) {
     free(out.floor_path);
     free(out.sums_path);
     sums_free(&out.sums);
-    remove_or_die(out.lock_path);
-    close(lock);
+    if (lock >= 0) {
+        remove_or_die(out.lock_path);
+        close(lock);
+    }
     free(out.lock_path);
 }

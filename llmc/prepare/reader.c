@@ -115,19 +115,12 @@ static size_t bytes_before_end(const char* line, size_t bytes) {
     return bytes - (bytes > 1 && line[bytes - 2] == '\r' ? 2 : 1);
 }
 
-// Returns true if a text has nothing but ends of lines.
-static bool is_blank(const Buffer* text) {
-    size_t n = 0;
-    while (n < text->bytes && (text->data[n] == '\n' || text->data[n] == '\r')) { n++; }
-    return n == text->bytes;
-}
-
 // Returns true if a whole line separates documents. A blank line ends a document and belongs to it, but is no separator
-// where a document begins, before its first other line; any other separator belongs to no document.
-static bool is_separator(const char* split, const char* line, size_t bytes, const Buffer* text) {
+// where a document begins, before its first other line (has_words); any other separator belongs to no document.
+static bool is_separator(const char* split, const char* line, size_t bytes, const Buffer* text, bool has_words) {
     const size_t n = bytes_before_end(line, bytes);
     if (strcmp(split, "none") == 0) { return false; }
-    if (strcmp(split, "blank") == 0) { return n == 0 && !is_blank(text) && text->data[text->bytes - 1] == '\n'; }
+    if (strcmp(split, "blank") == 0) { return n == 0 && has_words && text->data[text->bytes - 1] == '\n'; }
     return n == strlen(split) && memcmp(line, split, n) == 0;
 }
 
@@ -162,13 +155,15 @@ static void reader_put_back(Reader* r, Buffer* text, size_t cut) {
 // Reads a document, or a part of a long one. Returns false at the end of the file.
 static bool reader_text(Reader* r, Chunk* c) {
     Buffer* text = &c->text;
+    bool has_words = false;
     c->at = r->at;
     for (size_t n;;) {
         const bool is_line_start = r->is_at_line_start;
         const char* line = reader_line(r, c, &n, CHUNK_BYTES);
         if (!line) { return text->bytes > 0 || !c->ok; }
         const bool is_whole_line = is_line_start && (r->is_at_line_start || n < CHUNK_BYTES);
-        const bool ends = is_whole_line && is_separator(r->options->split, line, n, text);
+        const bool ends = is_whole_line && is_separator(r->options->split, line, n, text, has_words);
+        has_words = has_words || bytes_before_end(line, n) > 0;
         if (!ends || bytes_before_end(line, n) == 0) { buffer_append(text, line, n); }
         r->at.inside_document = !ends;
         if (ends) { return true; }

@@ -11,8 +11,8 @@
 // `text` itself on rank 0, a copy on the others; the caller frees it.
 char* share_text(Comm* comm, char* text);
 
-// Ends the program unless all ranks run the same program with the same options and the same resolved --dtype, and resume
-// the same checkpoint (`state` is its state, with the checksums of its files; NULL: a fresh run).
+// Ends the program unless all ranks run the same program with the same options, mean the same type by --dtype, and
+// resume the same checkpoint (`state` is its state, with the checksums of its files; NULL: a fresh run).
 void check_same_run(Comm* comm, const Config* c, enum dtype dtype, json_t* state);
 
 // Ends the program unless all ranks have the same hashes of the data sets; 0: no such data set.

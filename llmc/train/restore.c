@@ -68,8 +68,10 @@ void restore_warn_of_lr_jump(const Start* start, const Position* p, long long st
     const double old_full = old->total_batch_size ? (double)old->total_batch_size : full;
     const double tokens = (double)p->tokens, total = (double)p->total_tokens;
     const bool counts_tokens = new->batch_ramp.start != 0; // in full batches (train_steps); so did the old plan
+    const double left = ceil((total - tokens) / old_full); // without --max_steps
     const StepCount then = {counts_tokens ? tokens / old_full : (double)step,
-                            old->max_steps >= 0 ? (double)old->max_steps : total / old_full};
+                            old->max_steps >= 0 ? (double)old->max_steps
+                            : counts_tokens     ? total / old_full : (double)step + left};
     const StepCount now = {counts_tokens ? tokens / full : (double)step,
                            counts_tokens ? total / full : (double)p->num_steps};
     if (!start->checkpoint) { return; }

@@ -489,8 +489,10 @@ TEST(nothing_is_overwritten_silently) {
     EXPECT(unlink(path) == 0);
     EXPECT_RUN(1, "keep_train_000001.bin: cannot open", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     write_text("keep.json", "{");
-    EXPECT_RUN(1, "keep.json: damaged", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT_RUN(1, "keep.json is no file of ./prepare", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     EXPECT_RUN(1, "keep.json is no file of ./prepare", "--out keep --tokenizer bytes --val_size 5 --force a.txt b.txt");
+    write_text("keep.json", "{\"made_from\": 7}");
+    EXPECT_RUN(1, "keep.json: damaged: use --force", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     path = test_path("keep.json");
     EXPECT(unlink(path) == 0);
     EXPECT_RUN(1, "keep_val_000000.bin exists already", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
