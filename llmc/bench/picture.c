@@ -3,7 +3,8 @@
 const char PICTURE_HEAD[] = "<svg class=\"bench\" ";
 
 static const char PICTURE_STYLE[] =
-    ".bench { color-scheme: light dark; font: 12px system-ui, sans-serif; --ink: #1b1f27; --soft: #667085; --edge: #dfe3e9;\n"
+    ".bench { color-scheme: light dark; font: 12px system-ui, sans-serif;\n"
+    "    --ink: #1b1f27; --soft: #667085; --edge: #dfe3e9;\n"
     "    --speed: #2563c9; --memory: #8fb0e3; --wrong: #d9601a }\n"
     "@media (prefers-color-scheme: dark) { .bench { --ink: #e6e9ee; --soft: #98a2b3; --edge: #2a303a;\n"
     "    --speed: #6aa5ff; --memory: #3c5f96; --wrong: #ff9a5c } }\n"

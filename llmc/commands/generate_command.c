@@ -11,7 +11,6 @@
 typedef struct {
     Plan plan;
     int samples, alternatives; // of each prompt, of each token
-    int context;               // positions that are trained
     bool is_json;
     GPT2 model;
     Tokenizer* tokenizer;
@@ -48,7 +47,7 @@ static void tokens_free(TokenList* tokens, size_t count) {
 static bool answer(Session* s, const Prompts* prompts, const TokenList* tokens, bool repeats_prompt) {
     Error err;
     GenerateTimes times = {.tokens = 0};
-    const GenerateOptions options = {.context = s->context, .sampling = s->plan.phases.sampling,
+    const GenerateOptions options = {.context = s->plan.sample_context, .sampling = s->plan.phases.sampling,
                                      .max_tokens = s->plan.phases.sample_tokens, .samples = s->samples,
                                      .stops_at_eot = true, .alternatives = s->alternatives};
     Answers answers = answers_open(&(AnswerOptions){.prompts = prompts, .tokenizer = s->tokenizer,
@@ -90,7 +89,7 @@ static bool converse(Session* s) {
         Prompt prompt = {.text = line, .bytes = bytes};
         const Prompts prompts = {.prompt = &prompt, .count = 1};
         TokenList* tokens = prompt_check(&prompt, "the line", &err)
-                                ? tokens_of(&prompts, s->tokenizer, s->context, &err) : NULL;
+                                ? tokens_of(&prompts, s->tokenizer, s->plan.sample_context, &err) : NULL;
         if (!tokens) {
             notice("error: %s", err.text);
             continue;
@@ -138,18 +137,18 @@ int generate_command(const Config* asked, const Backend* b, enum dtype dtype) {
     c->document_mask = 0; // a text is one document
     if (!plan_make(&s.plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
     s.alternatives = min_int((int)c->logprobs, s.plan.shape.vocab_size);
-    s.context = trained_positions(&s.plan.shape, folder);
+    const int context = s.plan.sample_context = trained_positions(&s.plan.shape, folder);
     open_device(b, &s.plan.device, &alone);
     s.tokenizer = open_text_tokenizer(c, &s.plan, folder, "generate");
-    size_t longest = (size_t)s.context, count = (size_t)c->samples; // if interactive
+    size_t longest = (size_t)context, count = (size_t)c->samples; // if interactive
     if (!interactive) {
-        tokens = tokens_of(&prompts, s.tokenizer, s.context, &err);
+        tokens = tokens_of(&prompts, s.tokenizer, context, &err);
         if (!tokens) { fatal("%s", err.text); }
         longest = 0;
         for (size_t i = 0; i < prompts.count; i++) { longest = max_size(longest, tokens[i].count); }
         count *= prompts.count;
     }
-    session_open_model(&s, generate_slots(count), generate_capacity(s.context, longest, (size_t)c->sample_tokens));
+    session_open_model(&s, generate_slots(count), generate_capacity(context, longest, (size_t)c->sample_tokens));
     const bool ok = interactive ? converse(&s) : answer(&s, &prompts, tokens, true);
     print_times(&s.times);
     gpt2_free(&s.model);

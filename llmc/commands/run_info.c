@@ -64,6 +64,12 @@ static int count_events(const Run* run, const char* kind, double* last_step) {
     return count;
 }
 
+// Returns the steps of a run by its options. NaN or -1: they do not say, as with --batch_ramp.
+static double planned_steps(const Run* run) {
+    json_t* options = json_object_get(run->config, "options");
+    return *record_text(options, "batch_ramp") ? -1 : record_number(options, "max_steps");
+}
+
 static void print_progress(const Run* run) {
     char text[32], last[32];
     double lost_steps = 0, lost_ms = 0, step = 0;
@@ -75,9 +81,8 @@ static void print_progress(const Run* run) {
     }
     title("steps");
     printf("%.0f", run->steps);
-    const double most = record_number(json_object_get(run->config, "options"), "max_steps");
-    const char* ramp = record_text(json_object_get(run->config, "options"), "batch_ramp");
-    if (most >= 0 && !*ramp) { printf(" of %.0f", most); }
+    const double most = planned_steps(run);
+    if (most >= 0) { printf(" of %.0f", most); }
     printf(", %s tokens\n", value_text(text, series_last(&run->series[RUN_TOKENS])));
     title("time");
     printf("%s in these steps", duration_text(text, run_total_seconds(run)));
@@ -178,9 +183,7 @@ static bool is_training(const char* folder) {
 }
 
 static void print_end(const Run* run, const char* folder) {
-    json_t* options = json_object_get(run->config, "options");
-    const bool has_ramp = *record_text(options, "batch_ramp") != 0; // with which --max_steps counts no steps
-    const double most = has_ramp ? -1 : record_number(options, "max_steps");
+    const double most = planned_steps(run);
     const char* words = record_text(run->end, "words");
     title("ended");
     if (is_training(folder)) { printf("not yet: it is training\n"); }

@@ -21,7 +21,7 @@ typedef struct {
     Series series[RUN_SERIES];            // by step; tokens and seconds of training are those since the beginning
     json_t* config;                       // the last one; NULL if there is none
     json_t* end;                          // the record of the last start's end; NULL if there is none
-    json_t *starts, *samples, *events, *scores; // arrays of records: of configs, of evals
+    json_t *starts, *samples, *events, *scores; // arrays of records; starts: of configs, scores: of evals
     json_t* evals;                              // name of a test set -> its last record
     double steps, best_val, best_step, floor;
 } Run;

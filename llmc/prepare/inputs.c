@@ -31,8 +31,9 @@ static bool is_text_name(const char* name) {
 
 // Returns true for the merges of a tokenizer, which lie beside its tokens.
 static bool is_tokenizer_file(const char* folder, const char* name) {
+    if (strcmp(name, "merges.txt")) { return false; }
     char *vocab = format("%s/vocab.json", folder), *tokenizer = format("%s/tokenizer.json", folder);
-    const bool is_one = !strcmp(name, "merges.txt") && (path_exists(vocab) || path_exists(tokenizer));
+    const bool is_one = path_exists(vocab) || path_exists(tokenizer);
     free(vocab);
     free(tokenizer);
     return is_one;

@@ -115,10 +115,10 @@ static size_t bytes_before_end(const char* line, size_t bytes) {
     return bytes - (bytes > 1 && line[bytes - 2] == '\r' ? 2 : 1);
 }
 
-// Returns true if a whole line separates documents. A blank line ends a document and belongs to it, but is no separator
-// where a document begins, before its first other line (has_words); any other separator belongs to no document.
-static bool is_separator(const char* split, const char* line, size_t bytes, const Buffer* text, bool has_words) {
-    const size_t n = bytes_before_end(line, bytes);
+// Returns true if a whole line, of n bytes before its end, separates documents. A blank line ends a document and
+// belongs to it, but is no separator where a document begins, before its first other line (has_words); any other
+// separator belongs to no document.
+static bool is_separator(const char* split, const char* line, size_t n, const Buffer* text, bool has_words) {
     if (strcmp(split, "none") == 0) { return false; }
     if (strcmp(split, "blank") == 0) { return n == 0 && has_words && text->data[text->bytes - 1] == '\n'; }
     return n == strlen(split) && memcmp(line, split, n) == 0;
@@ -162,9 +162,10 @@ static bool reader_text(Reader* r, Chunk* c) {
         const char* line = reader_line(r, c, &n, CHUNK_BYTES);
         if (!line) { return text->bytes > 0 || !c->ok; }
         const bool is_whole_line = is_line_start && (r->is_at_line_start || n < CHUNK_BYTES);
-        const bool ends = is_whole_line && is_separator(r->options->split, line, n, text, has_words);
-        has_words = has_words || bytes_before_end(line, n) > 0;
-        if (!ends || bytes_before_end(line, n) == 0) { buffer_append(text, line, n); }
+        const size_t words = bytes_before_end(line, n);
+        const bool ends = is_whole_line && is_separator(r->options->split, line, words, text, has_words);
+        has_words = has_words || words > 0;
+        if (!ends || words == 0) { buffer_append(text, line, n); }
         r->at.inside_document = !ends;
         if (ends) { return true; }
         const size_t cut = text->bytes < CHUNK_BYTES ? 0 : find_cut(text, text->bytes - n);

@@ -15,7 +15,7 @@ char* share_text(Comm* comm, char* text) {
 }
 
 typedef struct {
-    uint64_t program, options, checkpoint;
+    uint64_t program, options, checkpoint, dtype;
 } Identity;
 
 // of the device of one rank
@@ -64,22 +64,10 @@ static uint64_t json_hash(json_t* value) {
     return hash;
 }
 
-// Ends the program if --dtype auto means another type on this machine than on rank 0's.
-static void check_same_dtype(Comm* comm, enum dtype dtype) {
-    int* all = alloc_or_die((size_t)comm->size, sizeof *all, "comparing types");
-    const int mine = (int)dtype;
-    connection_gather(comm->peers, &mine, sizeof mine, all);
-    if (mine != all[0]) {
-        usage_error("--dtype auto is %s on %s, and %s on %s: give --dtype", dtype_names[dtype],
-                    connection_host(comm->peers, comm->rank), dtype_names[all[0]], connection_host(comm->peers, 0));
-    }
-    free(all);
-}
-
 void check_same_run(Comm* comm, const Config* c, enum dtype dtype, json_t* state) {
     if (comm->size == 1) { return; }
     char *options = shared_options(c), *first = share_text(comm, comm->rank ? NULL : format("%s", options));
-    const Identity mine = {program_hash(), hash64(options, strlen(options), 0), json_hash(state)};
+    const Identity mine = {program_hash(), hash64(options, strlen(options), 0), json_hash(state), dtype};
     Identity* all = alloc_or_die((size_t)comm->size, sizeof *all, "comparing processes");
     connection_gather(comm->peers, &mine, sizeof mine, all);
     const char* host = connection_host(comm->peers, comm->rank);
@@ -88,7 +76,10 @@ void check_same_run(Comm* comm, const Config* c, enum dtype dtype, json_t* state
               connection_host(comm->peers, 0));
     }
     if (mine.options != all[0].options) { options_differ(first, options, host); }
-    check_same_dtype(comm, dtype);
+    if (mine.dtype != all[0].dtype) {
+        usage_error("--dtype auto is %s on %s, and %s on %s: give --dtype", dtype_names[dtype], host,
+                    dtype_names[all[0].dtype], connection_host(comm->peers, 0));
+    }
     if (mine.checkpoint != all[0].checkpoint) {
         fatal("--resume: on %s the checkpoint is not that of rank 0: all must see the same files", host);
     }

@@ -107,6 +107,12 @@ uint64_t position_last(const Position* p, long long tokens) {
     return skip_windows_next(&p->plan->data.skip, p->window, (uint64_t)(tokens / p->plan->T) - 1);
 }
 
+StepCount position_steps(const Position* p, long long step) {
+    const double full = (double)p->plan->total_batch_size;
+    if (!p->plan->batch_ramp.start) { return (StepCount){(double)step, (double)p->num_steps}; }
+    return (StepCount){(double)p->tokens / full, (double)p->total_tokens / full};
+}
+
 void position_advance(Position* p, long long tokens) {
     p->tokens += tokens;
     p->window = skip_windows_next(&p->plan->data.skip, p->window, (uint64_t)(tokens / p->plan->T));

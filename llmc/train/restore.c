@@ -64,16 +64,14 @@ void restore_warn_of_lr_jump(const Start* start, const Position* p, long long st
     static const char* const groups[NUM_GROUPS] = {
         [GROUP_EMBEDDING] = " of embeddings", [GROUP_MATRIX] = " of matrices", [GROUP_VECTOR] = " of vectors"};
     const Plan *old = &start->before, *new = &start->plan;
-    const double *lr = new->rates.lr, *old_lr = old->rates.lr, full = (double)new->total_batch_size;
-    const double old_full = old->total_batch_size ? (double)old->total_batch_size : full;
-    const double tokens = (double)p->tokens, total = (double)p->total_tokens;
-    const bool counts_tokens = new->batch_ramp.start != 0; // in full batches (train_steps); so did the old plan
-    const double left = ceil((total - tokens) / old_full); // without --max_steps
-    const StepCount then = {counts_tokens ? tokens / old_full : (double)step,
-                            old->max_steps >= 0 ? (double)old->max_steps
-                            : counts_tokens     ? total / old_full : (double)step + left};
-    const StepCount now = {counts_tokens ? tokens / full : (double)step,
-                           counts_tokens ? total / full : (double)p->num_steps};
+    const double *lr = new->rates.lr, *old_lr = old->rates.lr;
+    const long long old_batch = old->total_batch_size ? old->total_batch_size : new->total_batch_size;
+    const double full = (double)old_batch, tokens = (double)p->tokens, total = (double)p->total_tokens;
+    const bool counts_tokens = new->batch_ramp.start != 0; // as the old plan
+    const StepCount now = position_steps(p, step);
+    const double epoch = counts_tokens ? total / full : (double)step + ceil((total - tokens) / full);
+    const StepCount then = {counts_tokens ? tokens / full : (double)step,
+                            old->max_steps >= 0 ? (double)old->max_steps : epoch};
     if (!start->checkpoint) { return; }
     const bool is_one = lr[0] == lr[1] && lr[0] == lr[2] && old_lr[0] == old_lr[1] && old_lr[0] == old_lr[2];
     for (int g = 0; g < (is_one ? 1 : NUM_GROUPS); g++) {

@@ -21,8 +21,9 @@ typedef struct {
     Validated begun_best; // `best` once the save that goes on has ended
 } Saving;
 
-// Prepares the saves of a run. A fresh one records its options, so that it can be resumed before its first checkpoint;
-// a resumed one removes the checkpoints that --keep does not keep: a kill may have come between a save and that.
+// Prepares the saves of a run. One that has no checkpoint in --out records its options, so that it can be resumed
+// before its first one. Another removes the checkpoints that --keep does not keep: a kill may have come between a save
+// and that.
 void saving_open(Saving* s, const Start* start, const TrainState* state, const Tokenizer* tokenizer, int rank);
 void saving_close(Saving* s);
 

@@ -95,11 +95,7 @@ static bool train_gradients(TrainRun* run, long long windows, double* compute_se
     return true;
 }
 
-static StepCount train_steps(const TrainRun* run) {
-    const double full = (double)run->plan->batch_ramp.full;
-    if (!run->plan->batch_ramp.start) { return (StepCount){(double)run->step, (double)run->position.num_steps}; }
-    return (StepCount){(double)run->position.tokens / full, (double)run->position.total_tokens / full};
-}
+static StepCount train_steps(const TrainRun* run) { return position_steps(&run->position, run->step); }
 
 // Returns a learning rate of the next step.
 static double train_lr(const TrainRun* run, double peak) {

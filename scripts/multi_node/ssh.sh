@@ -3,8 +3,9 @@
 # the program and the data must be at the same path on all; --out must be one folder that all share.
 # usage: HOSTS="node1 node2" [GPUS=8] sh scripts/multi_node/ssh.sh scripts/run_gpt2_124M.sh [--option value ...]
 #
-# All processes connect to the first host, by its name in HOSTS, without USER@. Ctrl-C saves and ends the run; so does a lost ssh
-# connection: start this script under tmux, or on the first host. SSH="ssh -p 2222" sets the command to reach hosts.
+# All processes connect to the first host, by its name in HOSTS, without USER@. Ctrl-C saves and ends the run; so does a
+# lost ssh connection: start this script under tmux, or on the first host. SSH="ssh -p 2222" sets the command to reach
+# hosts.
 set -u
 if [ $# = 0 ] || [ -z "${HOSTS:-}" ]; then sed -n '4s/^# //p' "$0" >&2; exit 2; fi
 

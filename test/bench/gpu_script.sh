@@ -62,7 +62,10 @@ make_stand_in() { # in the box
     program train_gpt2cu <<'END'
 #!/bin/sh
 loss=5.5
-case "$*" in *"${HANGS:-nothing}"*) echo hangs; sleep 600 ;; *"${FAILS:-nothing}"*) echo "no such library"; exit 1 ;; esac
+case "$*" in
+*"${HANGS:-nothing}"*) echo hangs; sleep 600 ;;
+*"${FAILS:-nothing}"*) echo "no such library"; exit 1 ;;
+esac
 case "$*" in *"${DIFFERS:-nothing}"*) loss=5.4 ;; esac
 for word; do
     [ "${before:-}" != --out ] || {

@@ -497,7 +497,8 @@ TEST(nothing_is_overwritten_silently) {
     EXPECT(unlink(path) == 0);
     EXPECT_RUN(1, "keep_val_000000.bin exists already", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     write_text("keep_val.json", "{\"text\": \"an input\"}");
-    EXPECT_RUN(2, "over the input ./keep_val.json", "--out keep --tokenizer bytes --val_size 1 --force ./keep_val.json");
+    EXPECT_RUN(2, "over the input ./keep_val.json",
+               "--out keep --tokenizer bytes --val_size 1 --force ./keep_val.json");
     EXPECT_RUN(1, "keep_val.json is no file of ./prepare", "--out keep --stories 2000 --val_size 100 --force");
     write_text("keep_train_000007.bin.tmp", "a kill left it");
     EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 5 --force a.txt b.txt");
