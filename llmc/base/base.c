@@ -1,4 +1,5 @@
 #include "base.h"
+#include <stdatomic.h>
 
 int process_rank;
 
@@ -91,10 +92,15 @@ void ATTR_PRINTF(1, 2) notice(const char* fmt, ...) {
     va_end(args);
 }
 
+static atomic_uint progress_calls;
+
+uint32_t progress_count(void) { return progress_calls; }
+
 void ATTR_PRINTF(2, 3) progress(Progress* p, const char* fmt, ...) {
     const bool is_terminal = isatty(STDERR_FILENO);
     const double now = seconds_now(), wait = is_terminal ? 0.2 : 30;
     va_list args;
+    progress_calls++;
     if (p->start == 0) { p->start = p->last = now; }
     if (process_rank > 0 || now - p->start < 2 || now - p->last < wait) { return; }
     p->last = now;

@@ -110,6 +110,9 @@ typedef struct {
 } Progress;
 void ATTR_PRINTF(2, 3) progress(Progress* p, const char* fmt, ...);
 
+// Returns how often progress() was called, on any rank. Any thread may ask.
+uint32_t progress_count(void);
+
 // Opens /dev/null as standard input, output or error where the caller closed it. Otherwise the next file that is opened
 // would take its place, and messages would be written into that file. Call it first.
 void open_standard_streams(void);

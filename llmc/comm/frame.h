@@ -4,7 +4,7 @@
 #include "../base/base.h"
 
 enum {
-    FRAME_MAGIC = 0x33327067,  // "gp23": the protocol, version 3
+    FRAME_MAGIC = 0x34327067,  // "gp24": the protocol, version 4
     FRAME_TEXT_BYTES = 1000,   // largest text of a message
     MAX_FRAME_BYTES = 1 << 20, // largest payload; chosen
     HOST_BYTES = 64,           // a host's name with its closing 0, cut if longer
@@ -50,7 +50,8 @@ typedef struct {
 
 typedef struct {
     int64_t step;
-    uint32_t activity, zero; // a RankActivity
+    uint32_t activity; // a RankActivity
+    uint32_t progress; // progress_count()
 } Heartbeat;
 
 // A frame that is being received, in pieces of any size. Set max_bytes; all else begins as 0.

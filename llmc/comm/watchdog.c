@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 
-// Seconds after which ranks that connect their devices hang, at least. Chosen.
-#define CONNECT_HANG_SECONDS 600.0
+// Seconds without an advance after which ranks hang, at least. Chosen.
+#define HANG_SECONDS 600.0
 
 // When another rank is lost, this one may be ending too, with a better message: wait so long for it. Chosen.
 #define GRACE_SECONDS 1.0
@@ -73,6 +73,7 @@ static void receive_heartbeat(Connection* c, Peer* p) {
     pthread_mutex_lock(&c->lock);
     p->step = heartbeat.step;
     p->activity = heartbeat.activity;
+    p->progress = heartbeat.progress;
     p->heard = seconds_now();
     pthread_mutex_unlock(&c->lock);
 }
@@ -133,7 +134,7 @@ static void read_rank(Connection* c, int rank) {
 static void send_heartbeat(Connection* c, Peer* p) {
     pthread_mutex_lock(&c->lock);
     const Peer* own = &c->peers[c->rank];
-    const Heartbeat heartbeat = {.step = own->step, .activity = own->activity};
+    const Heartbeat heartbeat = {.step = own->step, .activity = own->activity, .progress = progress_count()};
     pthread_mutex_unlock(&c->lock);
     uint8_t* frame = frame_make(FRAME_HEARTBEAT, 0, &heartbeat, sizeof heartbeat);
     const size_t bytes = sizeof(FrameHeader) + sizeof heartbeat;
@@ -142,26 +143,33 @@ static void send_heartbeat(Connection* c, Peer* p) {
     free(frame);
 }
 
+// Returns false for what has no batches that could be counted.
+static bool is_counted(uint32_t activity) {
+    return activity == RANK_TRAINS || activity == RANK_VALIDATES || activity == RANK_SCORES;
+}
+
 void watchdog_check_progress(Connection* c, double elapsed) {
     uint64_t reported = 0;
-    bool all_train = true;
+    bool all_counted = true;
     int slowest = 0, connecting = -1, setting_up = -1;
     pthread_mutex_lock(&c->lock);
+    c->peers[c->rank].progress = progress_count();
     for (int i = 0; i < c->size; i++) {
         const Peer* p = &c->peers[i];
-        reported = mix64(reported ^ mix64((uint64_t)p->step * NUM_ACTIVITIES + p->activity));
-        all_train = all_train && p->activity == RANK_TRAINS;
+        reported = mix64(reported ^ mix64((uint64_t)p->step * NUM_ACTIVITIES + p->activity) ^ p->progress);
+        all_counted = all_counted && is_counted(p->activity);
         if (p->activity == RANK_CONNECTS) { connecting = i; }
         if (p->activity == RANK_SETS_UP) { setting_up = i; }
         if (p->step < c->peers[slowest].step) { slowest = i; }
     }
-    const double longest = c->longest_step;
-    const double limit = fmax(10 * c->timeout, connecting >= 0 ? CONNECT_HANG_SECONDS : 20 * longest);
     const long long step = c->peers[slowest].step;
-    const bool may_hang = connecting >= 0 || (all_train && c->steps >= 2);
+    const char* activity = activity_name(c->peers[slowest].activity);
     pthread_mutex_unlock(&c->lock);
-    c->unchanged_seconds = may_hang && reported == c->reported ? c->unchanged_seconds + elapsed : 0;
+    const bool has_changed = reported != c->reported;
+    if (has_changed && all_counted) { c->longest_unchanged = fmax(c->longest_unchanged, c->unchanged_seconds); }
+    c->unchanged_seconds = has_changed || !(all_counted || connecting >= 0) ? 0 : c->unchanged_seconds + elapsed;
     c->reported = reported;
+    const double limit = fmax(fmax(HANG_SECONDS, 10 * c->timeout), connecting >= 0 ? 0 : 20 * c->longest_unchanged);
     if (c->unchanged_seconds <= limit) { return; }
     if (connecting >= 0 && setting_up >= 0) {
         watchdog_fatal(c, "rank %d on %s has waited for the device of rank %d on %s for %.0f s: that one hangs",
@@ -174,10 +182,9 @@ void watchdog_check_progress(Connection* c, double elapsed) {
                        connecting, c->hosts[connecting], c->unchanged_seconds);
     } else {
         watchdog_fatal(c,
-                       "all ranks are training, but none has begun a step for %.0f s (the longest took %.3g s): they "
-                       "hang. Furthest behind is rank %d on %s, at step %lld. NCCL_DEBUG=INFO may show why; go on with "
-                       "--resume auto",
-                       c->unchanged_seconds, longest, slowest, c->hosts[slowest], step);
+                       "no rank has advanced for %.0f s (before for %.0f s at most): they hang. Furthest behind is "
+                       "rank %d on %s, at step %lld, %s. NCCL_DEBUG=INFO may show why; go on with --resume auto",
+                       c->unchanged_seconds, c->longest_unchanged, slowest, c->hosts[slowest], step, activity);
     }
 }
 
@@ -275,14 +282,8 @@ void watchdog_add(Connection* c, int rank, int fd, const char* host) {
 }
 
 void watchdog_report_activity(Connection* c, long long step, RankActivity activity) {
-    const double now = seconds_now();
     pthread_mutex_lock(&c->lock);
     Peer* own = &c->peers[c->rank];
-    if (own->activity == RANK_TRAINS && step > own->step) {
-        c->steps++;
-        if (now - c->step_start > c->longest_step) { c->longest_step = now - c->step_start; }
-    }
-    c->step_start = now;
     own->step = step;
     const bool is_other = own->activity != (uint32_t)activity;
     own->activity = (uint32_t)activity;

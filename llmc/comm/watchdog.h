@@ -23,7 +23,7 @@ typedef enum {
     NUM_ACTIVITIES
 } RankActivity;
 
-// Another rank. In this rank's own entry only step and activity are used.
+// Another rank. In this rank's own entry only step, activity and progress are used.
 typedef struct {
     int fd;                  // -1: not connected to this rank; set by watchdog_add
     pthread_mutex_t sending; // held while a frame is sent, so that frames do not mix
@@ -36,7 +36,7 @@ typedef struct {
     bool may_end;      // all ranks are done, so it may disconnect
     bool ended;        // it has disconnected
     long long step;    // as its last heartbeat said
-    uint32_t activity;
+    uint32_t activity, progress;
     double heard;      // when that came, seconds_now()
 } Peer;
 
@@ -57,13 +57,10 @@ typedef struct {
     const char* (*failure)(void* state);
     void* failure_state;
 
-    // steps of this rank, under the lock
-    double step_start, longest_step;
-    long long steps;
-    // used by the watchdog thread of rank 0 alone: a hash of all ranks' steps and activities, and the time since it
-    // changed
+    // used by the watchdog thread of rank 0 alone: a hash of what all ranks have reported, the time since it changed,
+    // and the longest time after which it changed
     uint64_t reported;
-    double unchanged_seconds;
+    double unchanged_seconds, longest_unchanged;
 } Connection;
 
 BEGIN_C
@@ -85,10 +82,10 @@ void ATTR_NORETURN ATTR_PRINTF(2, 3) watchdog_fatal(Connection* c, const char* f
 // Cheap; never waits. Another activity is sent at once, a step with the next heartbeat.
 void watchdog_report_activity(Connection* c, long long step, RankActivity activity);
 
-// Rank 0: ends the run as hung when all ranks have been training without a new step for ten time-outs and for twenty
-// times the longest step so far (both chosen, not measured); it waits for two steps first. Also when a rank has been
-// connecting its device for ten time-outs and for ten minutes, and nothing has changed. Time in which a rank validates,
-// samples or saves does not count. `elapsed`: seconds since the last call.
+// Rank 0: ends the run as hung when all ranks train, validate or score, or one connects its device, and none has
+// advanced by a step, a micro-batch or a batch (progress()) for ten minutes, ten time-outs and, unless one connects,
+// twenty times the longest such wait before (all chosen, not measured). Time in which a rank sets up, samples or saves
+// does not count. `elapsed`: seconds since the last call.
 void watchdog_check_progress(Connection* c, double elapsed);
 
 // From now on the thread calls failure(state) in each interval, and ends the process if that returns a text. NULL: no

@@ -708,8 +708,6 @@ static Connection* watched(int size) {
         c->peers[i].activity = RANK_TRAINS;
         snprintf(c->hosts[i], HOST_BYTES, "node%d", i);
     }
-    c->steps = 2;
-    c->longest_step = 3;
     return c;
 }
 static void turn(Connection* c, int seconds) {
@@ -733,16 +731,22 @@ TEST(an_end_is_reported_once) { // whoever sees it second waits for the first to
 TEST(a_hang_of_all_is_found) {
     Connection* c = watched(3);
     c->peers[2].step = 41;
-    EXPECT_DEATH(0, "", turn(c, 100); exit(0));
-    EXPECT_DEATH(1, "they hang. Furthest behind is rank 2 on node2, at step 41", turn(c, 102); exit(0));
-    c->longest_step = 10; // twenty of them are longer than ten time-outs
-    EXPECT_DEATH(0, "", turn(c, 200); exit(0));
-    EXPECT_DEATH(1, "they hang", turn(c, 202); exit(0));
+    EXPECT_DEATH(0, "", turn(c, 601); exit(0)); // the first turn sees a change
+    EXPECT_DEATH(1, "they hang. Furthest behind is rank 2 on node2, at step 41, training", turn(c, 602); exit(0));
+    c->peers[0].activity = RANK_VALIDATES;
+    c->peers[2].activity = RANK_SCORES;
+    EXPECT_DEATH(1, "they hang. Furthest behind is rank 2 on node2, at step 41, scoring", turn(c, 602); exit(0));
+    c->timeout = 70; // ten of them are longer
+    EXPECT_DEATH(0, "", turn(c, 701); exit(0));
+    EXPECT_DEATH(1, "no rank has advanced for 701 s", turn(c, 702); exit(0));
+    turn(c, 51); // and twenty times what an advance took
+    c->peers[1].progress++;
+    EXPECT_DEATH(0, "", turn(c, 1001); exit(0));
+    EXPECT_DEATH(1, "no rank has advanced for 1001 s (before for 50 s at most)", turn(c, 1002); exit(0));
 }
 
 TEST(a_hang_while_devices_connect_is_found) {
     Connection* c = watched(3);
-    c->steps = 0;
     for (int i = 0; i < 3; i++) { c->peers[i].activity = RANK_SETS_UP; }
     EXPECT_DEATH(0, "", turn(c, 1000); exit(0));
     c->peers[1].activity = RANK_CONNECTS;
@@ -755,24 +759,37 @@ TEST(a_hang_while_devices_connect_is_found) {
 
 TEST(what_may_take_long_is_no_hang) {
     Connection* c = watched(3);
-    c->peers[0].activity = RANK_SAVES;
-    EXPECT_DEATH(0, "", turn(c, 1000); exit(0));
-    c->peers[0].activity = RANK_TRAINS;
-    EXPECT_DEATH(0, "", c->steps = 1; turn(c, 1000); exit(0)); // how long a step takes is not known yet
-    EXPECT_DEATH(0, "", for (int i = 0; i < 20; i++) { turn(c, 90); c->peers[1].step++; } exit(0));
+    Progress shown = {0, 0};
+    const RankActivity longs[] = {RANK_SETS_UP, RANK_SAMPLES, RANK_SAVES};
+    for (int i = 0; i < 3; i++) {
+        c->peers[1].activity = longs[i];
+        EXPECT_DEATH(0, "", turn(c, 2000); exit(0));
+    }
+    c->peers[1].activity = RANK_TRAINS;
+    EXPECT_DEATH(0, "", for (int i = 0; i < 20; i++) { turn(c, 590); c->peers[1].step++; } exit(0));
+    EXPECT_DEATH(0, "", for (int i = 0; i < 20; i++) { turn(c, 590); c->peers[1].progress++; } exit(0));
+    EXPECT_DEATH(0, "", for (int i = 0; i < 20; i++) { turn(c, 590); progress(&shown, "a batch"); } exit(0));
 }
 
-TEST(steps_are_measured) {
-    Connection* c = watched(1);
-    c->steps = 0;
-    c->longest_step = 0;
-    watchdog_report_activity(c, 1, RANK_VALIDATES);
-    watchdog_report_activity(c, 1, RANK_TRAINS); // validation is no step
-    EXPECT(c->steps == 0);
-    sleep_seconds(0.05);
-    watchdog_report_activity(c, 2, RANK_TRAINS);
-    watchdog_report_activity(c, 3, RANK_SAVES);
-    EXPECT(c->steps == 2 && c->longest_step >= 0.05);
+static void progress_body(const Launch* l) {
+    Connection* c = open_or_die(l);
+    Progress shown = {0, 0};
+    const double end = seconds_now() + 60;
+    uint32_t heard = 0;
+    for (int i = 0; l->rank == 1 && i < 3; i++) { progress(&shown, "batch %d", i); }
+    while (l->rank == 0 && heard < 3 && seconds_now() < end) {
+        pthread_mutex_lock(&c->lock);
+        heard = c->peers[1].progress;
+        pthread_mutex_unlock(&c->lock);
+        sleep_seconds(0.01);
+    }
+    CHECK(l->rank == 1 || heard == 3);
+    connection_close(c);
+}
+
+TEST(heartbeats_tell_of_progress) {
+    begin(60);
+    run_all(2, progress_body, 0, "");
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
