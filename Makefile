@@ -184,12 +184,12 @@ $(shell mkdir -p $(BUILD))
 # $(call record,FILE,TEXT): writes TEXT to FILE if FILE holds another text
 differ = $(filter-out $(1),$(2))$(filter-out $(2),$(1))
 record = $(if $(call differ,$(file <$(BUILD)/$(1)),$(2)),$(file >$(BUILD)/$(1),$(2)))
-$(call record,settings,$(CC) $(CFLAGS) $(KERNEL_OPT_$(config)) $(TEST_OPT_$(config)) $(HARDEN) $(LDFLAGS) $(LEVELS) \
-    $(MPI))
+$(call record,settings,$(CC) $(CFLAGS) $(KERNEL_OPT_$(config)) $(TEST_OPT_$(config)) $(HARDEN) $(LDFLAGS) $(MPI))
 $(call record,cuda_settings,$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS))
 $(call record,cuda_link_settings,$(CUDA_TYPES))
 FLAGGED := llmc/base/release llmc/commands/version llmc/prepare/compression
-$(call record,file_settings,$(foreach f,$(FLAGGED),$(FLAGS_$(f))) $(LDLIBS)) # then all programs are linked again
+# when these have changed, all programs are linked again
+$(call record,file_settings,$(foreach f,$(FLAGGED),$(FLAGS_$(f))) $(LDLIBS) $(LEVELS))
 $(FLAGGED:%=$(BUILD)/%.o): $(BUILD)/file_settings
 %settings: ;
 

@@ -45,6 +45,16 @@ if [ -z "$long" ] && [ -z "${GPU:-}" ] && ! nvidia-smi -L >/dev/null 2>&1; then
 fi
 export GPU="${GPU:-}"
 
+# Likewise the CPU's kernels, on a clean checkout for the levels that run here (llmc/cpu/processor.h; with AVX512_BF16
+# AMX is emulated). The group headers compiles the others without optimization.
+other_levels=
+if [ -z "$long" ] && [ -z "${LEVELS:-}" ] && [ ! -e build/release/settings ] && [ "$(uname -m)" = x86_64 ] &&
+    ! grep -qs avx512_bf16 /proc/cpuinfo; then
+    LEVELS="generic avx2" other_levels="avx512_bf16 amx"
+    if grep -qs avx512vl /proc/cpuinfo; then LEVELS="$LEVELS avx512"; else other_levels="avx512 $other_levels"; fi
+    export LEVELS
+fi
+
 sh scripts/setup.sh c++:g++ mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 \
     curl:curl || exit 1
 
@@ -80,7 +90,8 @@ build() {
 }
 headers() {
     command -v c++ >/dev/null || { echo "skipped: no C++ compiler"; return 77; }
-    make -s headers && limited sh test/rooms.sh
+    make -s headers && limited sh test/rooms.sh || return 1
+    [ -z "$other_levels" ] || make -s BUILD=build/other_levels LEVELS="$other_levels" OPT_release=-O0 kernels
 }
 unit() { limited sh test/run.sh build/release $optimized; }
 smoke() { compile_emu && limited sh test/smoke.sh $emu; }

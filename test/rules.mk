@@ -3,10 +3,11 @@
 #   make test            build and run the tests
 #   make emu             the GPU trainer on the CPU, every kernel emulated: build/emu/train_gpt2cu
 #   make headers         compile headers alone, as C11, and those that C++ includes as C++20
+#   make kernels         compile the CPU's kernels
 #   make fuzz            the fuzz targets, with clang (build/fuzz/*)
 #   make lint            clang-tidy and cppcheck, where they are installed
 
-.PHONY: emu tests rank_tools test headers fuzz fuzzers mutators lint libraries
+.PHONY: emu tests rank_tools test headers kernels fuzz fuzzers mutators lint libraries
 
 # config=sanitize, and thread and memcheck for test/watched.sh: reports data races (CC=clang); not too slow under
 # valgrind
@@ -14,7 +15,7 @@ OPT_sanitize := -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undef
 OPT_thread   := -O1 -g1 -fsanitize=thread
 OPT_memcheck := -O1 -g1
 OPT_fuzz     := -O1 -g1 -fsanitize=fuzzer-no-link,address,undefined
-KERNEL_OPT_sanitize := -O1 # the loops that take long; at -O0 all else compiles three times as fast
+KERNEL_OPT_sanitize := -Og # the loops that take long; at -O0 all else compiles three times as fast
 NVCC_sanitize := -O1 -g -Xcompiler -fsanitize=undefined
 TEST_OPT_release := -O1 # of test programs: compiles faster, and no time is measured
 
@@ -29,7 +30,7 @@ TEST_OPT_release := -O1 # of test programs: compiles faster, and no time is meas
 EMU ?= plain
 EMU_BUILD := build/emu$(if $(filter plain,$(EMU)),,-$(EMU))
 EMU_OPT_plain := -O2
-EMU_OPT_coverage := -O1
+EMU_OPT_coverage := -Og
 # fmaf() as an instruction, where the processor has one, and none that the code does not ask for: the same bits anywhere
 EMU_FLAGS := $(EMU_OPT_$(EMU)) -march=native -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas \
     -Wno-unused-function -D_GNU_SOURCE
@@ -110,6 +111,7 @@ $(BUILD)/count_collectives.so: test/comm/count_collectives.c
 	@mkdir -p $(@D)
 	$(WITH_MPI) -O1 -fPIC -shared $< -o $@
 
+kernels: $(CPU_OBJECTS)
 rank_tools: $(RANK_TOOLS)
 tests: $(TESTS) rank_tools
 

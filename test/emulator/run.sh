@@ -20,8 +20,8 @@ done
 builds_of() {
     case $1$long in
     test_traffic*) echo check ;;
-    test_enums | test_fp8) echo plain ;;
-    test_casts | test_cublaslt | test_ptx | test_nccl) echo check ;;
+    test_enums) echo plain ;;
+    test_casts | test_cublaslt | test_fp8 | test_nccl | test_ptx) echo check ;;
     *) echo plain check ;;
     esac
 }
@@ -34,17 +34,17 @@ guard_of() {
 # Programs with the same runner are compiled as one, because the headers take longer than they do.
 group_of() {
     case $1 in
-    test_emulator | test_complaints) echo group_of_cases ;;
-    test_cublaslt | test_nccl | test_ptx) echo group_of_tests ;;
+    test_emulator | test_complaints | test_traffic) echo group_of_cases ;;
+    test_casts | test_cublaslt | test_fp8 | test_nccl | test_ptx) echo group_of_tests ;;
     *) echo "$1" ;;
     esac
 }
 
-# Prints the source of a group: each program in a namespace, its headers before. The name by which the group is called
-# chooses the program.
+# Prints the source of a group: each program in a namespace, its headers and their type before. The name by which the
+# group is called chooses the program.
 join() { # PROGRAM...
     local program
-    sed -n '/^#include [<"]/p' "${@/%/.cu}" | awk '!seen[$0]++'
+    sed -n '/^#include [<"]/p; /^#define FLOATX/p' "${@/%/.cu}" | awk '!seen[$0]++'
     for program in "$@"; do
         printf 'namespace %s {\n#include "%s.cu"\n' "$program" "$PWD/$program"
         # each has the tests that test.h has listed since the program before
@@ -66,7 +66,7 @@ run_group() { # BUILD PROGRAM...
     local build=$1 group=$work/$1/group_$2 flags=(-O0) program source
     shift
     source=$1.cu
-    [ "$1" != test_traffic ] || flags=() # the widths of accesses are those of the trainer's build: optimized
+    case " $* " in *" test_traffic "*) flags=() ;; esac # the widths of accesses are those of the trainer's build
     [ "$build" = plain ] || flags+=("--$build")
     mkdir -p "$work/$build"
     if [ $# -gt 1 ]; then

@@ -250,7 +250,7 @@ static void report() {
     EXPECT(strstr(text, "transpose<32>    1       64   4.00   1.00       64  16.50  16.50 "
                         "     4.0   1.00      4.0   1.00\n"));
     EXPECT(strstr(text, "\n\ntest_traffic.cu:"));
-    EXPECT(strstr(text, ": transpose<32>: shared load: 32 requests, 32.00 x least\n"));
+    EXPECT(strstr(text, "transpose<32>: shared load: 32 requests, 32.00 x least\n"));
     if (expectations_failed) { fputs(text, stderr); }
 }
 
