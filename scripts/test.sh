@@ -79,7 +79,7 @@ counting="test_flips test_law test_rng test_stories"
 optimized=
 [ -n "$long" ] || [ "$groups" != "$all coverage" ] ||
     optimized="test_matmul test_attention test_gpt2 test_score test_cpu test_attention_forms test_operations
-        test_generate $(uname -m | sed -n 's/x86_64/test_amx/p') $counting test_mix=killed
+        test_generate $([ -n "$other_levels" ] || uname -m | sed -n 's/x86_64/test_amx/p') $counting test_mix=killed
         test_prepare=killed,are_shuffled,resume_within test_prompts=core_is_that,perplexities
         test_tokenizer=linear,all_code test_backends"
 build() {

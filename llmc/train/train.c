@@ -279,7 +279,6 @@ static void train_say_end(TrainRun* run) {
 }
 
 int train(Config* config, const Backend* b, enum dtype dtype, Comm* comm) {
-    requests_open();
     TrainRun* run = train_open(start_run(config, b, dtype, comm), comm);
     if (run->start.checkpoint && train_is_complete(run)) {
         notice("finished at step %lld; to go on, give a larger --max_steps", run->step);

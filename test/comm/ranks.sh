@@ -35,6 +35,18 @@ cpu_ranks_train_so_in_bf16_and_with_recomputation() {
         note "ZeRO gives other bits in bf16"
 }
 
+# Rank 0 waits for rank 1 when the signal comes.
+a_request_to_save_ends_no_rank_that_connects() {
+    corpus
+    set -- "$train" $small $data $quiet --max_steps 2 --save_every 0 --batch_size 2 --out "$dir/run"
+    begin timeout 600 mpirun -np 1 sh -c 'echo $$ >"$0"; exec "$@"' "$dir/pid" "$@" : \
+        -np 1 sh -c 'until [ -e "$0" ]; do sleep 0.1; done; exec "$@"' "$dir/now" "$@"
+    await . "$dir/pid" $pid && rank=$(cat "$dir/pid") &&
+        await '^SigCgt:.*[2367abef]..$' "/proc/$rank/status" "$rank" && kill -USR1 "$rank"
+    : >"$dir/now"
+    finish $pid || note "exit code $?: $(cat "$dir/err")"
+}
+
 # A step of a ramp may have fewer rows than there are processes. Sequences grow meanwhile.
 a_batch_ramp_may_leave_ranks_without_rows() {
     corpus
