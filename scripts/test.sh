@@ -2,7 +2,7 @@
 # Runs every test that needs no GPU. Prints progress, the reason for each skip, the seconds of each group and, at the
 # end, the failures again. The last line is `N passed, N failed, N skipped`. Installs missing packages (setup.sh).
 # usage: sh scripts/test.sh [quick|long|GROUP...]
-#   (nothing)   all groups: 10 minutes on two cores, with nvcc 11
+#   (nothing)   all groups: 10 to 14 minutes on two cores
 #   quick       the test programs and one small run on each backend: 90 s
 #   long        all groups, each at full length: hours
 #   GROUP...    some groups; an unknown name prints their names
@@ -276,20 +276,24 @@ group() { # NAME: runs it unless another lane took it
 }
 lane() { for g in $groups; do group "$g"; done; }
 
+# Ends this run's lanes, and all programs that it has started: a Ctrl-C does not reach those that limited() runs.
+end_all() { kill $lanes $(grep -lszx "TEST_RUN=$TEST_RUN" /proc/[0-9]*/environ | cut -d / -f 3) 2>/dev/null; }
+
+export TEST_RUN="$work"
+lanes=
 ticker &
 ticker=$!
 trap 'kill $ticker 2>/dev/null; rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
-group build
+trap 'end_all; exit 130' INT TERM # waits for what runs in the background: it comes at once
+group build &
+lanes=$!
+wait $lanes
 last=
 case " $groups " in *" coverage "*) last=coverage groups=$(echo " $groups " | sed 's/ coverage / /g') ;; esac
 case $(cat "$work/build.counts") in *" 0 "*) # nothing failed
-    lane &
-    one=$!
-    lane &
-    two=$!
-    lane
-    wait $one $two
+    lanes=
+    for i in 1 2 3; do lane & lanes="$lanes $!"; done
+    wait $lanes
     [ -z "$last" ] || group $last ;;
 esac
 

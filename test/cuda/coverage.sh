@@ -19,12 +19,11 @@ ncclUnhandledCudaError|a collective that fails ends the program, which then writ
 the network failed (|likewise
 NCCL failed|likewise
 return format("%s. Checkpoints|likewise
-static inline void device_copy_|the compiler inlined it: its lines ran in its callers
-ncclGetErrorString|likewise
 a workspace of %.0f MiB is needed|a plan fits where it is made: only one that was made with more free memory may not
 attention in tiles: queries, keys and values|such activations take 8 GiB
 this program was built without cuDNN|the emulator always has a stand-in for it
 CACHED ? cache :|rows of more than 12,288 channels, which do not fit in shared memory
+const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK)|likewise
 layernorm_forward_kernel<WIDTH, RESIDUAL, false>|likewise
 REASONS
 
