@@ -45,13 +45,18 @@ if [ -z "$long" ] && [ -z "${GPU:-}" ] && ! nvidia-smi -L >/dev/null 2>&1; then
 fi
 export GPU="${GPU:-}"
 
-# Likewise the CPU's kernels, on a clean checkout for the levels that run here (llmc/cpu/processor.h; with AVX512_BF16
-# AMX is emulated). The group headers compiles the others without optimization.
+# Likewise the CPU's kernels: for the levels that run here (llmc/cpu/processor.h; with AVX512_BF16 AMX is emulated), and
+# those that were built before. The group headers compiles the others without optimization.
 other_levels=
-if [ -z "$long" ] && [ -z "${LEVELS:-}" ] && [ ! -e build/release/settings ] && [ "$(uname -m)" = x86_64 ] &&
-    ! grep -qs avx512_bf16 /proc/cpuinfo; then
-    LEVELS="generic avx2" other_levels="avx512_bf16 amx"
-    if grep -qs avx512vl /proc/cpuinfo; then LEVELS="$LEVELS avx512"; else other_levels="avx512 $other_levels"; fi
+if [ -z "$long" ] && [ -z "${LEVELS:-}" ] && [ "$(uname -m)" = x86_64 ]; then
+    LEVELS="generic avx2"
+    for l in avx512:avx512vl avx512_bf16:avx512_bf16 amx:avx512_bf16; do # level:what it needs
+        if grep -qsw "${l#*:}" /proc/cpuinfo || [ -e "build/release/cpu/bf16/${l%:*}.o" ]; then
+            LEVELS="$LEVELS ${l%:*}"
+        else
+            other_levels="$other_levels ${l%:*}"
+        fi
+    done
     export LEVELS
 fi
 
@@ -79,7 +84,7 @@ counting="test_flips test_law test_rng test_stories"
 optimized=
 [ -n "$long" ] || [ "$groups" != "$all coverage" ] ||
     optimized="test_matmul test_attention test_gpt2 test_score test_cpu test_attention_forms test_operations
-        test_generate $([ -n "$other_levels" ] || uname -m | sed -n 's/x86_64/test_amx/p') $counting test_mix=killed
+        test_generate $(echo "${LEVELS:-}" | sed -n 's/.* amx/test_amx/p') $counting test_mix=killed
         test_prepare=killed,are_shuffled,resume_within test_prompts=core_is_that,perplexities
         test_tokenizer=linear,all_code test_backends"
 build() {

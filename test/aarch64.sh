@@ -25,7 +25,7 @@ fetch_libraries() (
 
 usr="$libraries/usr"
 CC="aarch64-linux-gnu-gcc -isystem $usr/include -isystem $usr/include/aarch64-linux-gnu"
-make -s -j "$(nproc)" BUILD=$build CC="$CC -L$usr/lib/aarch64-linux-gnu" CUDA_HOME=/none MPI=0 SNAPPY=0 \
+make -s -j "$(nproc)" BUILD=$build CC="$CC -L$usr/lib/aarch64-linux-gnu" CUDA_HOME=/none MPI=0 SNAPPY=0 LEVELS=generic \
     $build/train_gpt2 $build/prepare tests || exit 1
 
 # build/aarch64/qemu has the name of each program, which runs it emulated: to other scripts it is a build folder.
