@@ -54,7 +54,7 @@ static void open_mpi(Launch* launch, const Backend* b) {
 static Comm open_comm(Launch* launch, const Config* c, const Backend* b) {
     Error err;
     Comm comm = comm_alone();
-    if (launch->size == 1) { return comm; }
+    if (launch->size <= 1) { return comm; }
     open_mpi(launch, b);
     comm.engine = b->is_host ? &mpi->engine : b->engine;
     if (!comm.engine) {
