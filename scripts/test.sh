@@ -45,13 +45,15 @@ if [ -z "$long" ] && [ -z "${GPU:-}" ] && ! nvidia-smi -L >/dev/null 2>&1; then
 fi
 export GPU="${GPU:-}"
 
+processor_has() { grep -qsw "$1" /proc/cpuinfo; } # INSTRUCTIONS, as Linux calls them
+
 # Likewise the CPU's kernels: for the levels that run here (llmc/cpu/processor.h; with AVX512_BF16 AMX is emulated), and
 # those that were built before. The group headers compiles the others without optimization.
 other_levels=
 if [ -z "$long" ] && [ -z "${LEVELS:-}" ] && [ "$(uname -m)" = x86_64 ]; then
     LEVELS="generic avx2"
     for l in avx512:avx512vl avx512_bf16:avx512_bf16 amx:avx512_bf16; do # level:what it needs
-        if grep -qsw "${l#*:}" /proc/cpuinfo || [ -e "build/release/cpu/bf16/${l%:*}.o" ]; then
+        if processor_has "${l#*:}" || [ -e "build/release/cpu/bf16/${l%:*}.o" ]; then
             LEVELS="$LEVELS ${l%:*}"
         else
             other_levels="$other_levels ${l%:*}"
@@ -126,8 +128,8 @@ ranks() { limited sh test/comm/ranks.sh; }
 sanitized() { # TARGET
     fp32='' bf16=''
     [ "$(uname -m)" != x86_64 ] || fp32=avx2 bf16=avx2
-    ! grep -qs avx512vl /proc/cpuinfo || fp32=avx512 bf16=avx512
-    ! grep -qs avx512_bf16 /proc/cpuinfo || bf16=avx512_bf16
+    ! processor_has avx512vl || fp32=avx512 bf16=avx512
+    ! processor_has avx512_bf16 || bf16=avx512_bf16
     objects=
     for o in fp32/generic bf16/generic ${fp32:+fp32/$fp32 bf16/$bf16}; do
         objects="$objects build/sanitize/cpu/$o.o"

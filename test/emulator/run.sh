@@ -66,7 +66,8 @@ run_group() { # BUILD PROGRAM...
     local build=$1 group=$work/$1/group_$2 flags=(-O0) program source
     shift
     source=$1.cu
-    case " $* " in *" test_traffic "*) flags=() ;; esac # the widths of accesses are those of the trainer's build
+    # optimized: the widths of accesses are those of the trainer's build
+    case " $* " in *" test_traffic "*) flags=() ;; esac
     [ "$build" = plain ] || flags+=("--$build")
     mkdir -p "$work/$build"
     if [ $# -gt 1 ]; then
