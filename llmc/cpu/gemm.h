@@ -50,7 +50,7 @@ enum {
     DEPTH_UNIT = 32,         // depths of blocks are multiples of it
     CLAIMS = 8,              // blocks of c for each thread, from which on threads claim them; chosen, not measured
     FEW_CLAIMS = 4,          // the same where threads of equal speed get equally many
-    CLAIM_COLUMNS = KR == 1 ? 96 : COLUMNS, // least width of blocks that are cut for it; with KR > 1 not measured
+    CLAIM_COLUMNS = KR == 1 ? 6 * NR : COLUMNS, // the least width of blocks cut for it; with KR > 1 not measured
     // rows of a or b packed at a time where they lie along k, so that memory is read in order
     PACK_STEP = KR > 8 ? KR : 8
 };
