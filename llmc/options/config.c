@@ -163,30 +163,17 @@ bool config_from_json(Config* c, const json_t* object, const char* where, Error*
 // ---------------------------------------------------------------------------------------------------------------------
 // options without effect
 
-// Returns true if somebody gave another value than the default, in a place that this command reads.
-static bool is_given(const Config* c, const Config* defaults, const Option* o, int command) {
-    if (config_source(c, o->name) < (command == TRAIN ? FROM_FILE : FROM_COMMAND_LINE)) { return false; }
-    char *value = option_value(o, c), *usual = option_value(o, defaults);
-    const bool differs = strcmp(value, usual) != 0;
-    free(value);
-    free(usual);
-    return differs && !option_is_off(o, c);
-}
-
 bool config_check_needs(const Config* c, int command, Error* err) {
+    const OptionSource least = command == TRAIN ? FROM_FILE : FROM_COMMAND_LINE; // the command reads no other place
     Config defaults;
     if (c->has_letters) { return true; } // llm.c gives every option
     config_defaults(&defaults);
     for (int i = 0; i < NUM_ROWS; i++) {
         const Option* o = &CONFIG_OPTIONS[i];
-        if (!o->needs || !(o->commands & command) || !is_given(c, &defaults, o, command)) { continue; }
-        char* unmet = option_unmet_need(&CONFIG_TABLE, o, c, command);
-        if (!unmet) { continue; }
-        char* value = option_value(o, c);
-        fail(err, "--%s %s has no effect %s: leave it out", o->name, value, unmet);
-        free(value);
-        free(unmet);
-        return false;
+        if (o->needs && (o->commands & command) && config_source(c, o->name) >= least &&
+            !option_check_need(&CONFIG_TABLE, o, c, &defaults, command, err)) {
+            return false;
+        }
     }
     return true;
 }

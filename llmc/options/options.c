@@ -235,16 +235,11 @@ bool number_parse(const char* text, double least, double greatest, double* numbe
 // ---------------------------------------------------------------------------------------------------------------------
 // options that need others
 
+// Returns true if an option's value is 0, none or empty.
 static bool is_off(const char* value) { return is_one_of(value, "0|none") || !*value; }
 
-bool option_is_off(const Option* o, const void* options) {
-    char* value = option_value(o, options);
-    const bool off = is_off(value);
-    free(value);
-    return off;
-}
-
-// Returns the end of a sentence about a condition that is not met; NULL if it is met. `need` is cut in pieces.
+// Returns the end of a sentence about a condition that is not met; NULL if it is met. `need` is cut in pieces. The
+// caller frees it.
 static char* unmet(const OptionTable* table, char* need, const void* options) {
     const bool negated = *need == '!';
     char *name = need + negated, *equals = strchr(name, '=');
@@ -273,6 +268,18 @@ char* option_unmet_need(const OptionTable* table, const Option* o, const void* o
     }
     free(needs);
     return text;
+}
+
+bool option_check_need(const OptionTable* table, const Option* o, const void* options, const void* defaults,
+                       int command, Error* err) {
+    char *value = option_value(o, options), *usual = option_value(o, defaults);
+    const bool is_asked_for = !is_off(value) && strcmp(value, usual) != 0;
+    char* lacks = is_asked_for ? option_unmet_need(table, o, options, command) : NULL;
+    const bool ok = !lacks || fail(err, "--%s %s has no effect %s: leave it out", o->name, value, lacks);
+    free(lacks);
+    free(value);
+    free(usual);
+    return ok;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -197,8 +197,10 @@ bool number_parse(const char* text, double least, double greatest, double* numbe
 //     name!=a|b   it has another one
 char* option_unmet_need(const OptionTable* table, const Option* o, const void* options, int command);
 
-// Returns true if an option's value is 0, none or empty.
-bool option_is_off(const Option* o, const void* options);
+// Fails if an option has no effect beside the others, with such a sentence. One that is off or has its default asks for
+// none.
+bool option_check_need(const OptionTable* table, const Option* o, const void* options, const void* defaults,
+                       int command, Error* err);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the command line

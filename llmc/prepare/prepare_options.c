@@ -30,12 +30,14 @@ static bool is_same_file(const char* a, const char* b) {
     return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
 }
 
-static void check_training(const PrepareOptions* o) {
-    if (o->train_tokenizer < 257) {
-        usage_error("--train_tokenizer %lld: a tokenizer has at least 257 tokens, the bytes and the end of text",
-                    o->train_tokenizer);
+// Ends the program if an option was given that has no effect beside the others.
+static void check_needs(const PrepareOptions* o) {
+    PrepareOptions defaults;
+    Error err;
+    options_set_defaults(&TABLE, &defaults);
+    for (int i = 0; i < NUM_ROWS; i++) {
+        if (ROWS[i].name && !option_check_need(&TABLE, &ROWS[i], o, &defaults, 1, &err)) { usage_error("%s", err.text); }
     }
-    if (o->stories > 0 || *o->mix) { usage_error("--train_tokenizer: leave out --stories and --mix"); }
 }
 
 // Ends the program if a record of the run has the name of an input.
@@ -51,13 +53,14 @@ static void check_records(const PrepareOptions* o, const char* input) {
 }
 
 static void check_options(const PrepareOptions* o) {
-    if (o->train_tokenizer != 0) { check_training(o); }
+    check_needs(o);
+    if (o->train_tokenizer > 0 && o->train_tokenizer < 257) {
+        usage_error("--train_tokenizer %lld: a tokenizer has at least 257 tokens, the bytes and the end of text",
+                    o->train_tokenizer);
+    }
     if (!*o->out) { usage_error("--out is missing: the PREFIX of the shards to be made, like data/mytext"); }
     if (o->stories > 0 && o->num_inputs > 0) {
         usage_error("--stories and %s: give one or the other", *o->mix ? "--mix" : "input files");
-    }
-    if (o->stories > 0 && o->shuffle) {
-        usage_error("--stories has no order: leave out --shuffle");
     }
     if (o->stories == 0 && o->num_inputs == 0) {
         usage_error("no input: give files of text, JSONL or Parquet, - for standard input, or --stories N; see --help");

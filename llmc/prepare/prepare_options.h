@@ -7,24 +7,32 @@
     TEXT(out, "", 1, "PREFIX of the shards: PREFIX_val_000000.bin, PREFIX_train_000001.bin, ...; must be given",      \
          .also = "output|prefix|output_dir (a prefix, as in data/mytext)")                                            \
     INT(val_size, -1, -1, SHARD_TOKENS_LIMIT, NULL, 1,                                                                \
-        "tokens of the validation split; -1: a tenth, at most 100000000; must be given with standard input")          \
-    INT(shard_size, 100000000, 1, SHARD_TOKENS_LIMIT, NULL, 1, "tokens of a training shard")                          \
+        "tokens of the validation split; -1: a tenth, at most 100000000; must be given with standard input",          \
+        .needs = "!train_tokenizer")                                                                                  \
+    INT(shard_size, 100000000, 1, SHARD_TOKENS_LIMIT, NULL, 1, "tokens of a training shard",                          \
+        .needs = "!train_tokenizer")                                                                                  \
     FLAG(force, 0, 1, "remove the shards of this PREFIX first")                                                       \
     GROUP("input")                                                                                                    \
-    TEXT(tokenizer, "gpt2", 1, "gpt2, bytes, or a tokenizer file or folder")                                          \
+    TEXT(tokenizer, "gpt2", 1, "gpt2, bytes, or a tokenizer file or folder", .needs = "!train_tokenizer")             \
     TEXT(split, "none", 1,                                                                                            \
-         "ends a document within a file: none, blank (a blank line), or the text of a line, which is dropped")        \
+         "ends a document within a file: none, blank (a blank line), or the text of a line, which is dropped",        \
+         .needs = "!stories")                                                                                         \
     CHOICE(format, auto, (auto, text, jsonl, parquet), 1,                                                             \
-           "auto: parquet by the first bytes, jsonl by a name in .jsonl, .ndjson or .json, before .gz or .zst")       \
+           "auto: parquet by the first bytes, jsonl by a name in .jsonl, .ndjson or .json, before .gz or .zst",       \
+           .needs = "!stories")                                                                                       \
     TEXT(field, "text", 1, "field of a line of JSONL, or column of a Parquet file, that has the text",                \
-         .also = "column|text_column|text_key")                                                                       \
+         .needs = "!stories format!=text", .also = "column|text_column|text_key")                                     \
     TEXT(mix, "", 1,                                                                                                  \
-         "in place of input files: SOURCE:WEIGHT,SOURCE:WEIGHT,...; a weight is a source's share of the tokens")       \
-    FLAG(skip_bad, 0, 1, "leave out documents that cannot be used, and count them; 0: stop at the first one")         \
-    FLAG(shuffle, 0, 1, "shuffle the files, and the documents in windows of 32 MiB of text, by --seed; 0: in order")  \
+         "in place of input files: SOURCE:WEIGHT,SOURCE:WEIGHT,...; a weight is a source's share of the tokens",      \
+         .needs = "!train_tokenizer")                                                                                 \
+    FLAG(skip_bad, 0, 1, "leave out documents that cannot be used, and count them; 0: stop at the first one",         \
+         .needs = "!stories")                                                                                         \
+    FLAG(shuffle, 0, 1, "shuffle the files, and the documents in windows of 32 MiB of text, by --seed; 0: in order",  \
+         .needs = "!stories !train_tokenizer")                                                                        \
     INT(stories, 0, 0, 9e18, NULL, 1,                                                                                 \
-        "in place of input files: this many tokens of the built-in corpus, in whole stories")                         \
-    INT(seed, 1337, 0, 9e18, NULL, 1, "of the built-in corpus, or of --shuffle")                                      \
+        "in place of input files: this many tokens of the built-in corpus, in whole stories",                         \
+        .needs = "!train_tokenizer")                                                                                  \
+    INT(seed, 1337, 0, 9e18, NULL, 1, "of the built-in corpus, or of --shuffle", .needs = "!train_tokenizer")         \
     GROUP("tokenizer")                                                                                                \
     INT(train_tokenizer, 0, 0, 65536, NULL, 1,                                                                        \
         "learn a tokenizer of this many tokens from the input and write it to the folder --out; make no shards",      \

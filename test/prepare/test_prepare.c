@@ -587,4 +587,25 @@ TEST(bad_usage) {
     EXPECT_RUN(0, "usage:", "-h");
 }
 
+TEST(options_without_effect_are_refused) {
+    static const char* const of_shards[] = {"val_size 5", "shard_size 5", "tokenizer bytes", "shuffle 1", "seed 5",
+                                            "stories 5", "mix a.txt:1"};
+    for (int i = 0; i < 7; i++) {
+        char* error = format("--%s has no effect with --train_tokenizer 300: leave it out", of_shards[i]);
+        char* options = format("--out x --train_tokenizer 300 --%s%s", of_shards[i], i < 6 ? " a.txt" : "");
+        EXPECT_RUN(2, error, options);
+        free(error);
+        free(options);
+    }
+    static const char* const of_files[] = {"split blank", "format text", "field body", "skip_bad 1", "shuffle 1"};
+    for (int i = 0; i < 5; i++) {
+        char* error = format("--%s has no effect with --stories 5: leave it out", of_files[i]);
+        char* options = format("--out x --stories 5 --%s", of_files[i]);
+        EXPECT_RUN(2, error, options);
+        free(error);
+        free(options);
+    }
+    EXPECT_RUN(2, "--field body has no effect with --format text", "--out x --format text --field body a.txt");
+}
+
 TEST_MAIN()
