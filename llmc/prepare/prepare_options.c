@@ -36,7 +36,8 @@ static void check_needs(const PrepareOptions* o) {
     Error err;
     options_set_defaults(&TABLE, &defaults);
     for (int i = 0; i < NUM_ROWS; i++) {
-        if (ROWS[i].name && !option_check_need(&TABLE, &ROWS[i], o, &defaults, 1, &err)) { usage_error("%s", err.text); }
+        const Option* row = &ROWS[i];
+        if (row->name && !option_check_need(&TABLE, row, o, &defaults, 1, &err)) { usage_error("%s", err.text); }
     }
 }
 
