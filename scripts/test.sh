@@ -147,8 +147,7 @@ sanitize() {
         test_prepare=-killed,-are_shuffled,-resume_within test_tokenizer=-linear,-all_code \
         test_prompts=-core_is_that,-perplexities \
         $(ls test/*/test_*.c | sed 's:.*/::; s/\.c$//' | grep -vxF "$(printf '%s\n' $counting)")
-    # no search for leaks: children that tests fork() exit without freeing memory
-    limited env ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 sh test/run.sh build/sanitize "$@"
+    limited env OMP_NUM_THREADS=2 sh test/run.sh build/sanitize "$@"
 }
 # Every reader of a file or of the network, with the recorded files changed at random; `long`: by libFuzzer, too.
 mutate() {

@@ -28,6 +28,11 @@ static const char* test_skipped; // the reason
 static const char* test_case;
 static const char* test_folder;  // an empty folder of this program's own, removed at the end
 
+// AddressSanitizer does not look for leaks: options live as long as the program, and children that tests fork() exit
+// without freeing memory.
+const char* __asan_default_options(void);
+const char* __asan_default_options(void) { return "detect_leaks=0"; }
+
 #define TEST(id)                                                             \
     static void test_##id(void);                                             \
     static TestCase case_##id = {#id, test_##id, false, NULL};               \

@@ -179,6 +179,7 @@ void ATTR_PRINTF(2, 3) append_format(char** text, const char* fmt, ...) {
 }
 
 void buffer_append(Buffer* b, const void* data, size_t bytes) {
+    if (bytes == 0) { return; } // data may be NULL
     if (b->bytes + bytes > b->room) {
         b->room = max_size(2 * b->room, b->bytes + bytes);
         b->data = realloc_or_die(b->data, b->room, "a text");
@@ -284,6 +285,13 @@ bool path_exists(const char* path) {
     if (access(path, F_OK) == 0) { return true; }
     if (!is_absent(errno)) { fatal("%s: cannot look at it: %s", path, strerror(errno)); }
     return false;
+}
+
+bool folder_has(const char* folder, const char* name) {
+    char* path = format("%s/%s", folder, name);
+    const bool has = path_exists(path);
+    free(path);
+    return has;
 }
 
 bool path_is_entry_of(const char* path, const char* folder) {

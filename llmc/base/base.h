@@ -218,6 +218,7 @@ void make_printable(char* text);
 // Returns true if there is something at `path`. Ends the program if the system cannot tell (EIO, EACCES, ...): what
 // cannot be seen now must not be taken for absent.
 bool path_exists(const char* path);
+bool folder_has(const char* folder, const char* name); // FOLDER/NAME, likewise
 bool is_directory(const char* path);
 
 // Returns true if both exist and `path` is an entry of `folder`.

@@ -5,15 +5,8 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // printing in order
 
-static void append(Answer* answer, const char* text, size_t bytes) {
-    if (bytes == 0) { return; }
-    answer->text = realloc_or_die(answer->text, answer->bytes + bytes, "a text");
-    memcpy(answer->text + answer->bytes, text, bytes);
-    answer->bytes += bytes;
-}
-
 static void append_string(Answer* answer, char* text) {
-    append(answer, text, strlen(text));
+    buffer_append(&answer->text, text, strlen(text));
     free(text);
 }
 
@@ -29,7 +22,7 @@ static size_t whole_characters(const char* text, size_t bytes) {
 }
 
 static void print(Answer* answer, size_t end) {
-    put_text(stdout, answer->text + answer->printed, end - answer->printed);
+    put_text(stdout, answer->text.data + answer->printed, end - answer->printed);
     answer->printed = end;
     if (fflush(stdout) != 0) { fatal("standard output: cannot write: %s", strerror(errno)); }
 }
@@ -46,17 +39,17 @@ static void print_json(Answers* a, size_t text) {
     json_t* record = json_object();
     json_object_set_new(record, "prompt", json_text(prompt->text, prompt->bytes));
     json_object_set_new(record, "sample", json_integer((json_int_t)(text % (size_t)a->options.samples + 1)));
-    json_object_set_new(record, "text", json_text(answer->text, answer->bytes));
+    json_object_set_new(record, "text", json_text(answer->text.data, answer->text.bytes));
     json_object_set(record, "ids", answer->ids);
     json_object_set_new(record, "end", json_string(ends[answer->reason]));
     if (a->options.alternatives) {
         json_object_set_new(record, "logprob", json_float(answer->logprob));
         json_object_set(record, "tokens", answer->tokens);
     }
-    answer->bytes = answer->printed = 0;
+    answer->text.bytes = answer->printed = 0;
     append_string(answer, json_dumps(record, JSON_COMPACT | JSON_REAL_PRECISION(9)));
-    append(answer, "\n", 1);
-    print(answer, answer->bytes);
+    buffer_append(&answer->text, "\n", 1);
+    print(answer, answer->text.bytes);
     json_decref(record);
 }
 
@@ -71,7 +64,7 @@ static void append_heading(Answers* a, size_t text) {
     } else if (a->total > 1) {
         append_string(answer, format("=== %s %zu ===\n", samples > 1 ? "sample" : "prompt", text + 1));
     }
-    if (o->repeats_prompt) { append(answer, prompt_of(a, text)->text, prompt_of(a, text)->bytes); }
+    if (o->repeats_prompt) { buffer_append(&answer->text, prompt_of(a, text)->text, prompt_of(a, text)->bytes); }
     if (o->alternatives) {
         const char* newline = o->repeats_prompt ? "\n" : "";
         append_string(answer, format("%s%-20s %9s  the likeliest\n", newline, "token", "logprob"));
@@ -83,8 +76,8 @@ static void answers_print(Answers* a) {
     for (; a->current < a->total; a->current++) {
         Answer* answer = &a->answer[a->current];
         if (!a->options.is_json) {
-            const size_t whole = whole_characters(answer->text, answer->bytes);
-            print(answer, answer->has_ended ? answer->bytes : max_size(whole, answer->printed));
+            const size_t whole = whole_characters(answer->text.data, answer->text.bytes);
+            print(answer, answer->has_ended ? answer->text.bytes : max_size(whole, answer->printed));
         } else if (answer->has_ended) {
             print_json(a, a->current);
         }
@@ -126,7 +119,7 @@ static json_t* scored_json(const Answers* a, int id, double logprob) {
 
 static void take_json(Answers* a, Answer* answer, const NextToken* token) {
     json_array_append_new(answer->ids, json_integer(token->id));
-    append(answer, token->bytes, token->size);
+    buffer_append(&answer->text, token->bytes, token->size);
     if (!a->options.alternatives) { return; }
     json_t *scored = scored_json(a, token->id, token->logprob), *best = json_array();
     for (int i = 0; i < a->options.alternatives; i++) {
@@ -139,10 +132,10 @@ static void take_json(Answers* a, Answer* answer, const NextToken* token) {
 static void take_table(Answers* a, Answer* answer, const NextToken* token) {
     append_scored(a, answer, token->id, token->logprob, 20);
     for (int i = 0; i < a->options.alternatives; i++) {
-        append(answer, "  ", 2);
+        buffer_append(&answer->text, "  ", 2);
         append_scored(a, answer, token->best[i].id, token->best[i].logit, 12);
     }
-    append(answer, "\n", 1);
+    buffer_append(&answer->text, "\n", 1);
 }
 
 static bool take_token(void* answers, const NextToken* token) {
@@ -151,7 +144,7 @@ static bool take_token(void* answers, const NextToken* token) {
     answer->logprob += token->logprob;
     if (a->options.is_json) { take_json(a, answer, token); }
     else if (a->options.alternatives) { take_table(a, answer, token); }
-    else { append(answer, token->bytes, token->size); }
+    else { buffer_append(&answer->text, token->bytes, token->size); }
     answers_print(a);
     return !request_to_interrupt();
 }
@@ -164,7 +157,7 @@ static void take_end(void* answers, size_t text, TextEnd reason) {
     if (a->options.alternatives && !a->options.is_json) {
         append_string(answer, format("%-20s %9.4f\n", "sum", answer->logprob));
     } else if (!a->options.is_json) {
-        append(answer, "\n", 1);
+        buffer_append(&answer->text, "\n", 1);
     }
     answers_print(a);
 }
@@ -184,7 +177,7 @@ Answers answers_open(const AnswerOptions* options) {
 
 void answers_close(Answers* a) {
     for (size_t i = 0; i < a->total; i++) {
-        free(a->answer[i].text);
+        free(a->answer[i].text.data);
         json_decref(a->answer[i].ids);
         json_decref(a->answer[i].tokens);
     }

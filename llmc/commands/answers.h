@@ -21,8 +21,8 @@ typedef struct {
 } AnswerOptions;
 
 typedef struct {
-    char* text; // to be printed; for JSON the continuation
-    size_t bytes, printed;
+    Buffer text; // to be printed; for JSON the continuation
+    size_t printed; // bytes
     json_t *ids, *tokens;
     double logprob; // the sum
     bool has_ended;

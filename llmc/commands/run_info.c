@@ -192,13 +192,6 @@ static void print_end(const Run* run, const char* folder) {
     else { printf("not recorded: it was killed, or lost its machine; --resume auto continues it\n"); }
 }
 
-static bool has_file(const char* folder, const char* name) {
-    char* path = format("%s/%s", folder, name);
-    const bool is_there = path_exists(path);
-    free(path);
-    return is_there;
-}
-
 static bool print_run(const char* folder, Error* err) {
     Run run;
     if (!run_read(&run, folder, err)) { return false; }
@@ -235,9 +228,9 @@ static bool print_path(const char* path, const Config* c, Error* err) {
              : is_tokenizer_file(path) ? tokenizer_print_info(path, err)
              : describe_tokens(path, token_header(c), err);
     }
-    if (has_file(path, "metrics.jsonl")) { return print_run(path, err); }
-    if (has_file(path, "state.json")) { return print_checkpoint(path, err); }
-    if (has_file(path, "config.json")) { return describe(path); }
+    if (folder_has(path, "metrics.jsonl")) { return print_run(path, err); }
+    if (folder_has(path, "state.json")) { return print_checkpoint(path, err); }
+    if (folder_has(path, "config.json")) { return describe(path); }
     if (folder_has_tokenizer(path)) { return tokenizer_print_info(path, err); }
     fatal("info %s: the folder of neither a run, a checkpoint, a model nor a tokenizer", path);
 }

@@ -139,12 +139,10 @@ bool run_write_options(const char* out, json_t* options, Error* err) {
 
 json_t* run_read_options(const char* out) {
     Error err;
-    char* path = format("%s/options.json", out);
-    const bool exists = path_exists(path);
+    const bool exists = folder_has(out, "options.json");
     json_t* options = exists ? json_read_in(out, "options.json", &err) : NULL;
     if (exists && !options && err.is_unknown) { fatal("%s", err.text); }
     if (exists && !options) { fatal("%s: remove it to begin a new run there", err.text); }
-    free(path);
     return options;
 }
 

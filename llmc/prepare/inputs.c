@@ -31,12 +31,7 @@ static bool is_text_name(const char* name) {
 
 // Returns true for the merges of a tokenizer, which lie beside its tokens.
 static bool is_tokenizer_file(const char* folder, const char* name) {
-    if (strcmp(name, "merges.txt")) { return false; }
-    char *vocab = format("%s/vocab.json", folder), *tokenizer = format("%s/tokenizer.json", folder);
-    const bool is_one = path_exists(vocab) || path_exists(tokenizer);
-    free(vocab);
-    free(tokenizer);
-    return is_one;
+    return !strcmp(name, "merges.txt") && (folder_has(folder, "vocab.json") || folder_has(folder, "tokenizer.json"));
 }
 
 static void add_folder(NameList* list, const char* folder, int depth) {

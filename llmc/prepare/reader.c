@@ -197,7 +197,7 @@ static bool reader_row(Reader* r, Chunk* c) {
                      r->options->inputs[c->at.input], c->at.offset, value.bytes >> 20, MAX_DOCUMENT_BYTES >> 20);
         return true;
     }
-    if (value.bytes > 0) { buffer_append(&c->text, value.data, value.bytes); }
+    buffer_append(&c->text, value.data, value.bytes);
     return true;
 }
 

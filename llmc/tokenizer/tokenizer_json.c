@@ -314,14 +314,8 @@ static char* file_in(const char* folder, const char* file) {
 }
 
 bool folder_has_tokenizer(const char* folder) {
-    static const char* const files[] = {"tokenizer.json", "vocab.json", "tokenizer.bin"};
-    bool found = false;
-    for (int i = 0; i < 3 && !found; i++) {
-        char* path = file_in(folder, files[i]);
-        found = path != NULL;
-        free(path);
-    }
-    return found;
+    return folder_has(folder, "tokenizer.json") || folder_has(folder, "vocab.json") ||
+           folder_has(folder, "tokenizer.bin");
 }
 
 bool tokenizer_read_folder(Tokenizer* t, const char* folder, Error* err) {

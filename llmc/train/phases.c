@@ -89,22 +89,15 @@ void phases_score(PhaseState* p, GPT2* g, Ranks* ranks, Logger* log, long long s
 }
 
 typedef struct {
-    char* text;
-    size_t bytes;
+    Buffer text;
     bool is_cut; // by a request to stop
-} TextBuffer;
+} Sample;
 
-static void text_append(TextBuffer* b, const char* text, size_t bytes) {
-    b->text = realloc_or_die(b->text, b->bytes + bytes, "a sample");
-    memcpy(b->text + b->bytes, text, bytes);
-    b->bytes += bytes;
-}
-
-static bool take_token(void* buffer, const NextToken* token) {
-    TextBuffer* b = buffer;
-    if (token->bytes) { text_append(b, token->bytes, token->size); }
-    b->is_cut = request_to_stop() != NULL;
-    return !b->is_cut;
+static bool take_token(void* sample, const NextToken* token) {
+    Sample* s = sample;
+    buffer_append(&s->text, token->bytes, token->size);
+    s->is_cut = request_to_stop() != NULL;
+    return !s->is_cut;
 }
 
 // Makes a sample and logs it. Returns false if a request to stop has cut it.
@@ -113,18 +106,18 @@ static bool log_sample(const PhaseState* p, GPT2* g, Logger* log, long long step
     const PhasePlan* plan = &p->plan->phases;
     const GenerateOptions options = {.context = p->plan->sample_context, .sampling = plan->sampling,
                                      .max_tokens = plan->sample_tokens, .samples = 1, .stops_at_eot = true};
-    TextBuffer b = {NULL, 0, false};
-    const TextSink sink = {.token = take_token, .context = &b};
+    Sample s = {.is_cut = false};
+    const TextSink sink = {.token = take_token, .context = &s};
     TokenList prompt = prompt_tokens(p->tokenizer, plan->prompt, strlen(plan->prompt));
-    text_append(&b, plan->prompt, strlen(plan->prompt));
+    buffer_append(&s.text, plan->prompt, strlen(plan->prompt));
     if (generate(g, p->tokenizer, &prompt, 1, &options, &sink, NULL, &err)) {
-        logger_sample(log, (int)step, b.text, b.bytes);
+        logger_sample(log, (int)step, s.text.data, s.text.bytes);
     } else { // the next step will say more
         logger_notice(log, "warning: no sample: %s", err.text);
     }
     token_list_free(&prompt);
-    free(b.text);
-    return !b.is_cut;
+    free(s.text.data);
+    return !s.is_cut;
 }
 
 void phases_sample(PhaseState* p, GPT2* g, Ranks* ranks, Logger* log, long long step) {

@@ -38,12 +38,9 @@ void init_weights(GPT2* g, Optimizer* o, const Plan* p) {
 
 json_t* folder_state(const char* folder) {
     Error err;
-    char *state_path = format("%s/state.json", folder), *sums_path = format("%s/%s", folder, CHECKPOINT_SUMS);
-    const bool is_checkpoint = path_exists(state_path) && path_exists(sums_path);
+    const bool is_checkpoint = folder_has(folder, "state.json") && folder_has(folder, CHECKPOINT_SUMS);
     json_t* state = is_checkpoint ? checkpoint_read_state(folder, &err) : NULL;
     if (is_checkpoint && !state) { fatal("%s", err.text); }
-    free(state_path);
-    free(sums_path);
     return state;
 }
 

@@ -10,6 +10,7 @@ if [ "${free:-0}" -gt 1000000 ] && probe=$(mktemp -p /dev/shm 2>/dev/null); then
 fi
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/attack.sh"
+corpus
 
 # ----------------------------------------------------------------------------------------------------------------------
 # attacks on a run
@@ -40,7 +41,6 @@ a_system_call_that_fails_loses_nothing() {
 
 # A library that is loaded late can fail to load. libgomp loads one when a thread with a team ends.
 no_library_is_loaded_during_a_run() {
-    corpus
     LD_DEBUG=files "$train" $small $data --max_steps 4 --save_every 2 --val_every 0 --out "$dir/run" 2>"$dir/err" \
         >/dev/null || note "$(tail -n 1 "$dir/err")"
     grep -q 'transferring control' "$dir/err" || { skip='the loader does not log'; return; }
@@ -156,7 +156,6 @@ overflowing_model() { # the test's folder gets model/ and $byte
 }
 
 batches_that_are_not_finite_are_skipped() {
-    corpus
     overflowing_model
     common="$small $data --init $dir/model --max_steps 60 --val_every 0 --save_every 0"
     expect 4 'not finite' "$train" $common --out "$dir/stops"
@@ -172,7 +171,6 @@ batches_that_are_not_finite_are_skipped() {
 }
 
 overflowing_weights_are_an_error_of_generate_and_eval() {
-    corpus
     overflowing_model
     letter=$(printf "\\$(printf %o "$byte")")
     expect 4 'the weights are damaged or have overflowed' "$train" generate --init "$dir/model" --tokenizer bytes \
@@ -186,7 +184,6 @@ overflowing_weights_are_an_error_of_generate_and_eval() {
 
 lost_output_is_an_error() {
     [ -w /dev/full ] || { skip='no /dev/full'; return; }
-    corpus
     must "$train" $small $data --max_steps 2 --val_every 0 --out "$dir/run"
     shape='--model L=1,H=1,C=8,T=16,V=257'
     full() { "$@" >/dev/full 2>"$dir/err"; got=$?
@@ -206,14 +203,12 @@ lost_output_is_an_error() {
 }
 
 closed_streams_are_no_files() {
-    corpus
     "$train" $small $data --max_steps 2 --val_every 0 --out "$dir/run" <&- >&- 2>&- || note "exit code $?"
     [ -s "$dir/run/.lock" ] && note "in .lock: $(cat "$dir/run/.lock")"
     ls "$dir/run" | grep -q step_00000002 || note "no checkpoint"
 }
 
 folders_that_cannot_be_written_say_why() {
-    corpus
     mkdir "$dir/disk"
     mount -t tmpfs -o ro none "$dir/disk" 2>/dev/null || { skip='cannot mount a file system here'; return; }
     expect 1 'Read-only file system' "$train" $small $data --out "$dir/disk/run"
@@ -221,7 +216,6 @@ folders_that_cannot_be_written_say_why() {
 }
 
 pipes_in_the_place_of_files_are_refused() {
-    corpus
     must "$train" $small $data --max_steps 2 --save_every 1 --val_every 0 --out "$dir/run"
     for file in config.json state.json model.safetensors optimizer.safetensors checkpoint.b2sums; do
         rm -rf "$dir/pipe"
@@ -242,7 +236,6 @@ pipes_in_the_place_of_files_are_refused() {
 
 # A run that saves and removes after each step, and readers of its newest checkpoint.
 a_reader_beside_a_run_never_fails() {
-    corpus
     "$train" $small $data --max_steps 1000000 --save_every 1 --keep 1 --val_every 0 --out "$dir/run" >"$dir/out" \
         2>"$dir/log" &
     pid=$!
@@ -262,18 +255,18 @@ a_reader_beside_a_run_never_fails() {
 changed_data_and_tokenizers_are_noticed() {
     must "$prepare" --stories 60000 --tokenizer bytes --val_size 6000 --out "$dir/c"
     (cd "$dir" && command -v b2sum >/dev/null && ! b2sum -c c.b2sums >/dev/null) && note "b2sum disagrees"
-    data="--train_data $dir/c_train_*.bin --val_data $dir/c_val_*.bin"
+    shards="--train_data $dir/c_train_*.bin --val_data $dir/c_val_*.bin"
     shape="--model L=1,H=1,C=8,T=16,V=257"
-    expect 0 'its checksum is right' "$train" info $shape $data
+    expect 0 'its checksum is right' "$train" info $shape $shards
     poke "$dir/c_train_000001.bin" 50000 '\101' 1
     poke "$dir/c_train_000001.bin" 50002 '\102' 1
-    expect 3 'c_train_000001.bin: damaged or edited' "$train" info $shape $data
+    expect 3 'c_train_000001.bin: damaged or edited' "$train" info $shape $shards
     rm "$dir/c.b2sums"
-    expect 0 'it has no checksum' "$train" info $shape $data
+    expect 0 'it has no checksum' "$train" info $shape $shards
     cp data/gpt2_tokenizer.bin "$dir/t.bin"
     must "$prepare" --stories 20000 --tokenizer "$dir/t.bin" --val_size 2000 --out "$dir/g"
-    data="--train_data $dir/g_train_*.bin --val_data $dir/g_val_*.bin"
-    must "$train" $small $data --model L=1,H=1,C=8,T=48,V=50257 --tokenizer "$dir/t.bin" --max_steps 1 --val_every 0 \
+    shards="--train_data $dir/g_train_*.bin --val_data $dir/g_val_*.bin"
+    must "$train" $small $shards --model L=1,H=1,C=8,T=48,V=50257 --tokenizer "$dir/t.bin" --max_steps 1 --val_every 0 \
         --out "$dir/run"
     poke "$dir/t.bin" $(($(wc -c <"$dir/t.bin") - 20)) '\001' 1 # the last byte of the last token but the end of text
     must "$train" --out "$dir/run" --resume auto --max_steps 2 # by the checkpoint's own copy

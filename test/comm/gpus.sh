@@ -2,11 +2,11 @@
 # Tests that several emulated GPUs train as one does, with NCCL's stand-in (test/emulator/include/nccl.h), under mpirun
 # and with --gpus.
 . "$(dirname "$0")/lib.sh"
+corpus
 
 one_gpu() { [ -d "$root/one_gpu" ] || "$cuda" $gpu $data --batch_size 4 --out "$root/one_gpu" >/dev/null 2>&1; }
 
 gpus_train_as_one_does() {
-    corpus
     one_gpu
     must "$cuda" $gpu $data --batch_size 1 --gpus 2 --out "$dir/two" # four micro-batches on each GPU
     same "$root/one_gpu" "$dir/two"
@@ -18,12 +18,9 @@ gpus_train_as_one_does() {
 
 # All ranks take them from the checkpoint; before, the second one had them from the first, which alone measures.
 gpus_take_the_algorithms_of_rank_0() {
-    corpus
     tuned="$gpu --dtype bf16 --max_steps 4 --val_every 0 --sample_every 0 --save_every 2 --tune anew"
     must env EMU_SLOW=cublaslt_0 "$cuda" $tuned $data --batch_size 2 --gpus 2 --out "$dir/whole"
-    mkdir "$dir/resumed"
-    cp -r "$dir/whole/step_00000002" "$dir/whole/metrics.jsonl" "$dir/resumed"
-    must "$cuda" --gpus 2 --out "$dir/resumed" --resume auto
+    go_on "$cuda" "$dir/whole" 2 "$dir/resumed" --gpus 2
     same_checkpoint "$dir/whole/step_00000004" "$dir/resumed/step_00000004"
     # also for matrices of Muon that rank 0 does not own, here fcproj's: X (32,128) = MUON_A X + B X
     must "$cuda" $tuned $data --optimizer muon --zero 1 --batch_size 2 --gpus 2 --max_steps 2 --out "$dir/muon"
@@ -32,7 +29,6 @@ gpus_take_the_algorithms_of_rank_0() {
 
 # From Hopper on, backward with its collectives is timed with all multiprocessors, and with fewer.
 gpus_leave_multiprocessors_to_nccl_where_that_is_faster() {
-    corpus
     pair="$gpu $data --dtype bf16 --batch_size 2 --gpus 2 --max_steps 4 --save_every 2 --val_every 0 --sample_every 0 \
         --tune anew"
     export EMU_COUNT=1 EMU_SMS=132 EMU_CC=90
@@ -40,9 +36,7 @@ gpus_leave_multiprocessors_to_nccl_where_that_is_faster() {
     grep -q '^emu: [0-9]* matmuls on fewer multiprocessors' "$dir/err" || note "none on fewer"
     grep -q ' matmul_sms=fewer"' "$dir/fewer/step_00000002/state.json" ||
         note "$(grep -h attention "$dir"/fewer/step_00000002/state.json)"
-    mkdir "$dir/resumed"
-    cp -r "$dir/fewer/step_00000002" "$dir/fewer/metrics.jsonl" "$dir/resumed"
-    must "$cuda" --gpus 2 --out "$dir/resumed" --resume auto
+    go_on "$cuda" "$dir/fewer" 2 "$dir/resumed" --gpus 2
     same_checkpoint "$dir/fewer/step_00000004" "$dir/resumed/step_00000004"
     must "$cuda" $pair --gpus 4 --tune 1 --out "$dir/four" # the choice of two GPUs is not that of four
     grep -q ' matmul_sms=all"' "$dir/four/step_00000002/state.json" || note "four take the choice of two"
@@ -57,7 +51,6 @@ gpus_leave_multiprocessors_to_nccl_where_that_is_faster() {
 # NVSwitches do not repeat their bits (llmc/cuda/nccl.cuh): they add up only if NCCL_ALGO says so, and log and
 # state.json name what NCCL may use. Its stream has the highest priority.
 gpus_repeat_their_bits_unless_asked() {
-    corpus
     pair="$gpu $data --batch_size 4 --gpus 2 --max_steps 1 --val_every 0 --sample_every 0 --save_every 1"
     must env -u NCCL_ALGO EMU_COUNT=1 "$cuda" $pair --out "$dir/bits"
     grep -qF 'NCCL: algorithms ^NVLS,NVLSTree, streams of priority -5' "$dir/err" ||
@@ -70,7 +63,6 @@ gpus_repeat_their_bits_unless_asked() {
 
 # Two kinds of GPUs in one run: Muon's matmuls may have other bits on each.
 muon_needs_equal_gpus_or_zero() {
-    corpus
     pair="$gpu $data --batch_size 4 --optimizer muon --max_steps 1 --val_every 0 --sample_every 0 --save_every 0"
     printf '#!/bin/sh\nEMU_NAME=GPU$OMPI_COMM_WORLD_RANK exec "$@"\n' >"$dir/named"
     chmod +x "$dir/named"
@@ -84,7 +76,6 @@ muon_needs_equal_gpus_or_zero() {
 
 # Many containers cannot set up NVLS. Who asks for it is told NCCL's own reason.
 gpus_connect_without_multicast() {
-    corpus
     trio="$gpu $data --batch_size 4 --gpus 3 --total_batch_size 192 --max_steps 1 --val_every 0 --sample_every 0"
     must env -u NCCL_ALGO -u NCCL_NVLS_ENABLE EMU_MULTICAST=0 "$cuda" $trio --out "$dir/run"
     expect 1 'NCCL failed: unhandled cuda error (ncclCommInitRank: cannot bind multicast memory for NVLS)' \
@@ -93,7 +84,6 @@ gpus_connect_without_multicast() {
 
 # As after an error of the network: a collective does not end, and only NCCL knows why.
 a_collective_that_fails_ends_the_run() {
-    corpus
     for nth in 1 10; do # the first one is that of connecting
         expect 1 'NCCL failed: remote process exited or there was a network error' env EMU_NCCL_FAIL=$nth \
             "$cuda" $gpu $data --batch_size 4 --gpus 2 --out "$dir/run$nth"
@@ -101,7 +91,6 @@ a_collective_that_fails_ends_the_run() {
 }
 
 gpus_follow_a_ramp_and_run_late() {
-    corpus
     ramp="$gpu --batch_ramp 16:300 --max_steps 6 --save_every 6 --val_every 0"
     must "$cuda" $ramp $data --batch_size 4 --out "$dir/one"
     must ranks 4 "$cuda" $ramp $data --batch_size 1 --out "$dir/four"
@@ -111,7 +100,6 @@ gpus_follow_a_ramp_and_run_late() {
 }
 
 gpus_in_bf16_give_the_same_bits_with_and_without_zero() {
-    corpus
     for zero in 0 1; do
         must "$cuda" $gpu $data --dtype bf16 --grad_clip 0 --batch_size 2 --gpus 2 --max_steps 4 --val_every 0 \
             --save_every 4 --zero $zero --out "$dir/$zero"
@@ -123,7 +111,6 @@ gpus_in_bf16_give_the_same_bits_with_and_without_zero() {
 
 # In the first steps of the ramp the second GPU has no window: only the first one's gradient overflows.
 gpus_in_fp16_skip_the_same_updates() {
-    corpus
     for zero in 0 1; do
         must "$cuda" $gpu $data --dtype fp16 --loss_scale dynamic:0x1p22 --grad_clip 0 --batch_ramp 16:128 $quiet \
             --batch_size 1 --gpus 2 --save_every 1 --keep 0 --zero $zero --out "$dir/$zero"
@@ -136,7 +123,6 @@ gpus_in_fp16_skip_the_same_updates() {
 
 # A run on two GPUs goes on on three. Each has more than one micro-batch, so that all but the last are replayed.
 gpus_go_on_with_other_gpus_in_bf16_and_fp8() {
-    corpus
     export EMU_CC=90
     for type in bf16 fp8; do
         wide="$gpu --dtype $type --total_batch_size 192 --max_steps 6 --val_every 6 --sample_every 0 --save_every 3"
@@ -153,7 +139,6 @@ gpus_go_on_with_other_gpus_in_bf16_and_fp8() {
 }
 
 gpus_validate_as_one_does() {
-    corpus
     one_gpu
     must "$cuda" eval --dtype fp32 --val_tokens 1000 --out "$root/one_gpu"
     cp "$dir/out" "$dir/one"
@@ -163,7 +148,6 @@ gpus_validate_as_one_does() {
 
 # Ctrl-C reaches the process that launched the ranks of --gpus.
 interrupting_all_gpus_saves() {
-    corpus
     # some parents leave SIGCHLD ignored
     begin env --ignore-signal=CHLD "$cuda" $gpu $data --zero 1 --max_steps 1000000 $quiet --save_every 1000000 \
         --batch_size 2 --gpus 2 --out "$dir/run"
@@ -175,7 +159,6 @@ interrupting_all_gpus_saves() {
 
 # Under torchrun's variables alone they meet by a file in --out. A dead run of the same name has left one.
 gpus_meet_by_a_file() {
-    corpus
     pair="$gpu $data --batch_size 1"
     must "$cuda" $pair --gpus 2 --out "$dir/sockets"
     begin env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$cuda" $pair --out "$dir/file"
@@ -198,7 +181,6 @@ gpus_meet_by_a_file() {
 }
 
 too_few_gpus_are_refused() {
-    corpus
     expect 2 '2 GPUs: start at most 2 here' env EMU_DEVICES=2 "$cuda" $gpu $data --batch_size 1 --gpus 4 \
         --out "$dir/run"
     expect 2 'share a GPU' env EMU_DEVICES=1 "$cuda" $gpu $data --batch_size 1 --gpus 2 --out "$dir/run"

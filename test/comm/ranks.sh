@@ -1,11 +1,11 @@
 #!/bin/sh
 # Tests that several processes train as one does: the CPU trainer under mpirun.
 . "$(dirname "$0")/lib.sh"
+corpus
 
 one() { [ -d "$root/one" ] || "$train" $run $often $data --batch_size 4 --out "$root/one" >/dev/null 2>&1; }
 
 cpu_ranks_train_as_one_process_does() {
-    corpus
     one
     for split in 0:2:2 0:4:4 1:2:8 1:4:1; do # zero:processes:batch_size; a process has 1 or 4 micro-batches a step
         zero=${split%%:*} n=${split#*:}
@@ -15,7 +15,6 @@ cpu_ranks_train_as_one_process_does() {
 }
 
 ranks_keep_documents_apart_as_one_process_does() {
-    corpus
     documents="$run $often $data --seq_len 48 --total_batch_size 384 --document_mask --batch_size 4"
     must "$train" $documents --out "$dir/one"
     must ranks 2 "$train" $documents --zero 1 --out "$dir/two"
@@ -23,7 +22,6 @@ ranks_keep_documents_apart_as_one_process_does() {
 }
 
 cpu_ranks_train_so_in_bf16_and_with_recomputation() {
-    corpus
     must "$train" $run $often $data --dtype bf16 --residual bf16 --batch_size 4 --out "$dir/one"
     for zero in 0 1; do
         must ranks 2 "$train" $run $often $data --dtype bf16 --residual bf16 --recompute all --batch_size 4 \
@@ -37,7 +35,6 @@ cpu_ranks_train_so_in_bf16_and_with_recomputation() {
 
 # Rank 0 waits for rank 1 when the signal comes.
 a_request_to_save_ends_no_rank_that_connects() {
-    corpus
     set -- "$train" $small $data $quiet --max_steps 2 --save_every 0 --batch_size 2 --out "$dir/run"
     begin timeout 600 mpirun -np 1 sh -c 'echo $$ >"$0"; exec "$@"' "$dir/pid" "$@" : \
         -np 1 sh -c 'until [ -e "$0" ]; do sleep 0.1; done; exec "$@"' "$dir/now" "$@"
@@ -49,7 +46,6 @@ a_request_to_save_ends_no_rank_that_connects() {
 
 # A step of a ramp may have fewer rows than there are processes. Sequences grow meanwhile.
 a_batch_ramp_may_leave_ranks_without_rows() {
-    corpus
     ramp="$run --max_steps 8 --total_batch_size 256 --batch_ramp 32:1200 --seq_ramp 8:1600 $quiet --save_every 100"
     must "$train" $ramp $data --batch_size 4 --out "$dir/one"
     for zero in 0 1; do
@@ -59,7 +55,6 @@ a_batch_ramp_may_leave_ranks_without_rows() {
 }
 
 ranks_compare_their_times() {
-    corpus
     for zero in 0 1; do
         must ranks 2 "$train" $run $data --max_steps 200 $quiet --save_every 0 --batch_size 2 --zero $zero \
             --tensorboard 1 --out "$dir/$zero"
@@ -71,7 +66,6 @@ ranks_compare_their_times() {
 
 # Ranks without rows in the first steps compute nothing again, but compare weights with the others.
 replays_with_ranks_without_rows() {
-    corpus
     ramp="$run --max_steps 8 --total_batch_size 256 --batch_ramp 32:1200 $quiet --save_every 100 --batch_size 1"
     for replay in 0 3; do must ranks 4 "$train" $ramp $data --replay $replay --out "$dir/$replay"; done
     last=$(ls "$dir/0" | grep step_ | tail -n 1) # small batches make more than --max_steps
@@ -80,7 +74,6 @@ replays_with_ranks_without_rows() {
 
 # Each matrix of Muon has one rank as its owner with --zero 1. Runs go on with other ranks and the other --zero.
 muon_on_ranks_trains_as_one_process_does() {
-    corpus
     # With seed 1337 one gradient of a position vanishes, and AdamW divides its rounding by itself: 1e-5 of wpe. With
     # seeds 1 to 4 the largest difference of any tensor is 3e-6.
     muon="$run --seed 1 --optimizer muon --max_steps 10 --total_batch_size 512 --save_every 5 --keep 0 $quiet"
@@ -113,7 +106,6 @@ muon_on_ranks_trains_as_one_process_does() {
 # Counts MPI's collectives. A layer's gradients are one all-reduce, in the last of four micro-batches. "numbers" are the
 # losses of each step and validation.
 gradients_are_added_up_once_a_step() {
-    corpus
     for zero in 0 1 "1 --optimizer muon"; do
         must ranks 2 env LD_PRELOAD="$build/count_collectives.so" "$train" $run $data --total_batch_size 256 \
             --batch_size 1 --max_steps 5 --val_every 5 --val_tokens 100 --sample_every 0 --save_every 0 --zero $zero \
@@ -129,7 +121,6 @@ gradients_are_added_up_once_a_step() {
 
 # A run goes on with another number of ranks, another micro-batch and the other --zero.
 a_run_goes_on_with_other_ranks() {
-    corpus
     one
     for change in 4:1:2:4:0 1:4:4:2:1 4:2:1:8:1; do # ranks:batch_size, both after the change, --zero before it
         set -- $(echo $change | tr : ' ')
@@ -142,7 +133,6 @@ a_run_goes_on_with_other_ranks() {
 }
 
 validation_is_over_the_same_windows() {
-    corpus
     one
     "$train" eval --out "$root/one" --seq_len 32 >"$dir/one" 2>/dev/null
     for n in 2 3; do
@@ -170,7 +160,6 @@ test_sets_have_the_scores_of_one_process() {
 }
 
 stopping_one_rank_saves_and_stops_all() {
-    corpus
     # mpirun counts, neither --gpus nor what another launcher has left
     begin env RANK=0 WORLD_SIZE=1 mpirun -np 2 "$train" $run $data --max_steps 100000000 --total_batch_size 256 $quiet \
         --gpus 8 --out "$dir/run"
@@ -193,7 +182,6 @@ sums_are_timed_and_looked_at() {
 }
 
 a_stopped_or_killed_rank_ends_the_run() {
-    corpus
     for signal in STOP KILL; do
         begin ranks 4 "$train" $run $data $forever --batch_size 1 --timeout 5 --out "$dir/$signal"
         await 'saved step' "$dir/err" $pid
@@ -209,7 +197,6 @@ a_stopped_or_killed_rank_ends_the_run() {
 
 # A run of four ranks, one of them killed, goes on with two ranks and the losses of a run that never stopped.
 a_run_whose_rank_was_killed_goes_on_with_two() {
-    corpus
     common="$run $data --total_batch_size 256 --max_steps 60 --save_every 10 --val_every 30 --val_tokens 500 \
         --sample_every 0"
     must "$train" $common --batch_size 4 --out "$dir/one"
@@ -226,7 +213,6 @@ a_run_whose_rank_was_killed_goes_on_with_two() {
 
 # A loss that is not finite ends all ranks; all ranks skip the same updates.
 jumps_are_seen_by_all_ranks() {
-    corpus
     common="$run $data --total_batch_size 256 --batch_size 4 $quiet --save_every 0"
     for zero in 0 1; do
         expect 4 'Lower --lr' ranks 2 "$train" $common --zero $zero --lr 1e3 --grad_clip 0 --max_steps 200 \
@@ -242,7 +228,6 @@ jumps_are_seen_by_all_ranks() {
 # The first steps of the ramp have one window of one token, on rank 0: the loss scale makes its gradient overflow, while
 # that of the other ranks is zero. The update is skipped on all ranks, or their weights would differ at the save.
 an_overflow_on_one_rank_skips_the_update_of_all() {
-    corpus
     common="$run $data $quiet --seq_len 1 --total_batch_size 4 --batch_ramp 1:12 --batch_size 1 --max_steps 8 \
         --loss_scale dynamic:0x1p127 --save_every 1 --keep 0"
     must "$train" $common --out "$dir/one"
@@ -262,7 +247,6 @@ an_overflow_on_one_rank_skips_the_update_of_all() {
 # It is noticed when the weights are compared next: every --replay steps, or before a checkpoint, which is not written.
 # (With ZeRO it happens in the last step before: the next step's all-gather would set the weight right again.)
 a_flipped_bit_is_noticed_and_named() {
-    corpus
     common="$run $data --total_batch_size 256 --batch_size 4 $quiet --max_steps 8 --grad_clip 0"
     for case in 0:9:2:100:ln_f.weight 1:35:100:8:h.1.ln_1.weight; do # zero:collective:replay:save_every:tensor
         set -- $(echo $case | tr : ' ')
@@ -274,7 +258,6 @@ a_flipped_bit_is_noticed_and_named() {
 }
 
 ranks_that_differ_are_named() {
-    corpus
     common="$run $data --total_batch_size 256 --batch_size 2 $quiet --out $dir/run"
     expect 2 'on ' timeout 600 mpirun -np 1 "$train" $common --lr 1e-3 : -np 1 "$train" $common --lr 2e-3
     grep -q -- '--lr is 0.002, for rank 0 it is 0.001' "$dir/err" || note "not named: $(cat "$dir/err")"
@@ -299,7 +282,6 @@ ranks_that_differ_are_named() {
 }
 
 bad_ranks_are_refused() {
-    corpus
     expect 2 'not a multiple of batch_size * seq_len * processes' \
         ranks 3 "$train" $run $data --total_batch_size 256 --batch_size 1 --out "$dir/run"
     grep -q 'or start 1, 2, 4 processes' "$dir/err" || note "no numbers of processes that fit: $(cat "$dir/err")"

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Tests scripts/: settings of published runs, several processes, Slurm.
 . "$(dirname "$0")/lib.sh"
+corpus
 
 # Starts each script on the CPU with a tiny model, and stops it when metrics.jsonl has its settings. The table has, for
 # each script, the model of its preset and the settings of the run that it follows.
 run_scripts_have_the_settings_of_their_sources() {
-    corpus
     while read -r name model settings; do
         case $name in *:*) script="run_preset.sh $name" ;; *) script=run_$name.sh ;; esac
         TRAINER="$train" GPUS=1 sh scripts/$script $data --model L=1,H=1,C=2,T=8,V=257 --tokenizer bytes \
@@ -51,7 +51,6 @@ END
 
 # In a copy of scripts/, with an nvidia-smi that fails, later finds two GPUs, and a curl that finds every file.
 run_scripts_say_what_is_missing() {
-    corpus
     mkdir -p "$dir/scripts" "$dir/data" "$dir/bin"
     cp scripts/run.sh scripts/run_gpt2_124M.sh "$dir/scripts"
     script="env PATH=$dir/bin:$PATH sh $dir/scripts/run_gpt2_124M.sh"
@@ -105,7 +104,6 @@ twice() { # FOLDER command...
 }
 
 scripts_start_several_processes() {
-    corpus
     twice "$dir/local" sh
     twice "$dir/node" env MASTER_ADDR=127.0.0.1 NODES=1 NODE=0 sh scripts/multi_node/node.sh
     echo 'localhost slots=2' >"$dir/hosts"
@@ -140,7 +138,6 @@ END
 }
 
 a_slurm_job_saves_at_its_end_and_goes_on() {
-    corpus
     slurm_commands
     slurm="env PATH=$dir/bin:$PATH SLURM_TEST=$dir SLURM_SUBMIT_DIR=$PWD SLURM_JOB_ID=77 SLURM_JOB_NODELIST=n \
         SLURM_CPUS_PER_TASK=1 TRAINER=$cuda sh scripts/multi_node/slurm.sh $by_script $data --out $dir/run"

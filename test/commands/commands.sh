@@ -1,9 +1,9 @@
 #!/bin/sh
 # Tests `generate`, `info` and --help.
 . "$(dirname "$0")/../lib.sh"
+corpus
 
 generated_text_depends_on_the_seed_alone() {
-    corpus
     must "$train" $small $data --max_steps 30 --val_every 0 --out "$dir/run"
     must "$train" generate --out "$dir/run" --prompt "Once upon" --sample_tokens 90 --seed 3 --threads 1
     cp "$dir/out" "$dir/a"
@@ -60,7 +60,6 @@ prompts_come_from_files_and_standard_input() {
 
 # Later positions of a model that began at random have never been trained.
 texts_stay_within_the_positions_that_are_trained() {
-    corpus
     text="--prompt abc --sample_tokens 40 --temperature 1 --top_k 0 --seed 1337"
     must "$train" $small $data --seq_len 8 --max_steps 1 --val_every 0 --sample_every 1 $text --out "$dir/run"
     must "$train" generate --out "$dir/run" $text --json
@@ -83,14 +82,12 @@ help_and_info_answer() {
     expect 0 'in bf16, residual stream in bf16 with --batch_size' "$train" info --model L=4,H=4,C=64,T=64,V=512 \
         --dtype bf16 --residual bf16
     expect 0 'gpt2-xl          all' "$train" info --model all
-    corpus
     expect 0 ' in 1 file, ' "$train" info --model L=4,H=4,C=64,T=64,V=257 --train_data "$root/corpus_train_*.bin"
     expect 0 ' in 1 file; 1 step of 128 tokens, 1 micro-batch of 4 x 32' "$train" $small $data --max_steps 1 \
         --val_every 0 --save_every 0 --out ""
 }
 
 a_run_is_summed_up() {
-    corpus
     must "$train" $small $data --max_steps 20 --val_every 10 --save_every 10 --keep 0 --out "$dir/run"
     rm -r "$dir/run/step_00000020"
     must "$train" --out "$dir/run" --resume auto
@@ -113,7 +110,7 @@ a_run_is_summed_up() {
 
 # The run holds the lock of a checkpoint that it removes, and has removed a file of it.
 a_file_of_weights_is_described() {
-    corpus # 123 positions: byte 8 of llm.c's form is '{', as in safetensors
+    # 123 positions: byte 8 of llm.c's form is '{', as in safetensors
     must "$train" --model L=1,H=1,C=8,T=123,V=257 --tokenizer bytes $data --max_steps 1 $quiet --out "$dir/run"
     must "$train" export llmc --init "$dir/run/step_00000001" --out "$dir/model.bin"
     expect 0 'all tensors fp32' "$train" info "$dir/model.bin"
@@ -122,7 +119,6 @@ a_file_of_weights_is_described() {
 
 info_leaves_out_a_checkpoint_that_is_removed_meanwhile() {
     command -v flock >/dev/null || { skip='no flock'; return; }
-    corpus
     must "$train" $small $data --max_steps 4 --val_every 0 --save_every 2 --keep 0 --out "$dir/run"
     mv "$dir/run/step_00000002/model.safetensors" "$dir/model"
     must flock "$dir/run/step_00000002" "$train" info "$dir/run"

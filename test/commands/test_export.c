@@ -62,7 +62,7 @@ static void run_export(const char* as, const char* from, const char* to, const c
 static char* exported(const char* as, const char* from, const char* type, const char* tokenizer) {
     char *folder = new_folder(), *to = below(folder, "exported");
     run_export(as, from, to, type, tokenizer);
-    EXPECT(!has(folder, ".tmp-exported"));
+    EXPECT(!folder_has(folder, ".tmp-exported"));
     free(folder);
     return to;
 }
@@ -110,7 +110,7 @@ TEST(an_exported_folder_is_complete) {
                                         "vocab.json", "merges.txt"};
     Error err;
     char* folder = exported("hf", "test/golden/gpt2", "bf16", "bytes");
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) { EXPECT(has(folder, files[i])); }
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) { EXPECT(folder_has(folder, files[i])); }
     json_t* config = json_read_in(folder, "config.json", &err);
     EXPECT(!strcmp(json_string_value(json_object_get(config, "torch_dtype")), "bfloat16"));
     EXPECT(json_integer_value(json_object_get(config, "eos_token_id")) == 256);

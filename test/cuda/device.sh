@@ -1,9 +1,9 @@
 #!/bin/sh
 # Tests what can be wrong with a GPU: it is missing, too small, or fails.
 . "$(dirname "$0")/lib.sh"
+corpus
 
 a_missing_driver_or_gpu_is_named() {
-    corpus
     run="$cuda $tiny $data --max_steps 2 --out $dir/run"
     expect 1 'no NVIDIA driver' env EMU_DRIVER=0 $run
     expect 1 'driver is too old: it knows CUDA 11.4' env EMU_DRIVER=11040 $run
@@ -43,7 +43,6 @@ large_batches_have_larger_chunks_of_logits() {
 # it would take memory. With --attention flash the plan has no workspace of cuDNN, which is allocated only if cuDNN is
 # chosen.
 the_plan_is_what_is_allocated() {
-    corpus
     run="$tiny $data --max_steps 1 --save_every 0 --attention flash"
     for options in "--recompute none" "--recompute gelu --dtype fp32" \
         "--recompute all --model L=2,H=2,C=32,T=1024,V=257 --sample_every 1 --sample_tokens 2" \
@@ -66,7 +65,6 @@ copied() { # STEPS OPTION...: runs so many steps; prints the bytes copied to the
 
 # Each update copies masters and moments once each way: 12 bytes of a parameter in bf16, 8 in fp32.
 an_update_copies_the_state_once_each_way() {
-    corpus
     must "$cuda" info --model L=2,H=2,C=32,T=48,V=257
     n=$(sed -n 's/^parameters: .* with padding: //p' "$dir/out")
     for type in bf16:12 fp32:8; do
@@ -82,7 +80,6 @@ an_update_copies_the_state_once_each_way() {
 
 # The table of `info`, --batch_size auto and the check before a run agree, and the largest batch runs.
 the_largest_batch_runs_and_a_larger_one_is_refused() {
-    corpus
     export EMU_MEMORY=479663296
     run="$tiny $data --seq_len 16 --max_steps 1 --save_every 0"
     must "$cuda" info --model L=2,H=2,C=32,T=48,V=257 --seq_len 16
@@ -97,7 +94,6 @@ the_largest_batch_runs_and_a_larger_one_is_refused() {
 # Launch or synchronization 210, of step 5, fails, and all after it: a checkpoint before it is good. In fp32 nothing is
 # chosen by timing, so that the number of launches is always the same.
 a_gpu_that_fails_leaves_the_last_checkpoint_good() {
-    corpus
     run="$tiny $data --dtype fp32 --max_steps 6 --save_every 2"
     must "$cuda" $run --out "$dir/whole"
     for error in 214 719 700; do

@@ -16,16 +16,6 @@ is_slow_build() { is_checking_build && [ -z "$long" ]; } # not all is to be trie
 # The checking build has no fp16: its kernels are those of bf16.
 has_fp16() { ! is_checking_build; }
 
-# all_digits RUN: prints the losses and norms in a run's metrics, unrounded
-all_digits() { records "$1" | sed -n 's/.*"kind":"train".*"loss":\([^,]*\),"norm":\([^,]*\),.*/\1 \2/p'; }
-
-near() { # FILE FILE TOLERANCE: two lists of losses and norms agree, relative
-    paste -d ' ' "$1" "$2" | awk -v most="$3" '
-        { for (i = 1; i <= 2; i++) { d = $i / $(i + 2) - 1; if (d < 0) { d = -d }; if (d > most) bad = 1 }
-          if (NF != 4) bad = 1 }
-        END { exit bad || !NR }' || note "not within $3: $(paste -d ' ' "$1" "$2")"
-}
-
 same_files() { # FOLDER FOLDER STEP: weights and moments of two runs have the same bits
     step=step_$(printf %08d "$3")
     same_checkpoint "$1/$step" "$2/$step"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Tests what an emulated GPU times: kernels and algorithms that a run chooses and keeps, and `bench`.
 . "$(dirname "$0")/lib.sh"
+corpus
 
 # A resumed run keeps the variants that were chosen by timing, if they exist here, even if others are faster now.
 chosen_is() { # RUN VARIANTS: the last checkpoint of the run names these. attention=: both passes have these kernels
@@ -12,7 +13,6 @@ chosen_is() { # RUN VARIANTS: the last checkpoint of the run names these. attent
 }
 
 the_fastest_kernels_are_chosen_and_kept() {
-    corpus
     run="$tiny $data --batch_size 4 --val_every 4 --val_tokens 200 --max_steps 4 --save_every 2"
     must "$cuda" $run --out "$dir/none"
     chosen_is "$dir/none" 'attention=flash gelu_forward=apart gelu_backward=apart'
@@ -39,7 +39,6 @@ the_fastest_kernels_are_chosen_and_kept() {
 
 # cuDNN may compute one pass of attention and this program the other.
 passes_of_attention_are_chosen_apart() {
-    corpus
     run="$tiny $data --dtype bf16 --max_steps 4 --save_every 2"
     export EMU_CUDNN=1
     rest='gelu_forward=apart gelu_backward=apart'
@@ -52,7 +51,6 @@ passes_of_attention_are_chosen_apart() {
 
 # Two fresh starts choose the same, whatever a second timing would say.
 a_fresh_start_takes_the_variants_of_an_earlier_one() {
-    corpus
     export XDG_CACHE_HOME="$dir/cache" EMU_CUDNN=1
     run="$tiny $data --dtype bf16 --max_steps 4 --save_every 4"
     must env EMU_SLOW=flash "$cuda" $run --tune 1 --out "$dir/first"
@@ -76,7 +74,6 @@ a_fresh_start_takes_the_variants_of_an_earlier_one() {
 # The deterministic backward of Hopper needs B NH T T 2 bytes, here 2 MiB. The plan has them with --attention cudnn, and
 # not for the other backward, which does not repeat its bits.
 cudnns_backward_is_deterministic_unless_allowed() {
-    corpus
     export EMU_CUDNN=1 EMU_CC=90
     run="$tiny $data --model L=1,H=4,C=32,T=256,V=257 --seq_len 256 --batch_size 4 --total_batch_size 1024 \
         --dtype bf16 --attention cudnn --max_steps 4 --save_every 4"
@@ -117,7 +114,6 @@ cudnns_backward_is_deterministic_unless_allowed() {
 # Tilings of flash attention, which heads of 64 channels have several of. A name without a number slows all of them
 # equally.
 tilings_of_attention_are_chosen_and_kept() {
-    corpus
     run="$small $data --model L=1,H=1,C=64,T=40,V=257 --batch_size 2 --seq_len 40 --val_every 0 --max_steps 4 \
         --save_every 2 --dtype bf16 --tune 0"
     rest='attention=flash gelu_forward=apart gelu_backward=apart'
@@ -144,7 +140,6 @@ tilings_of_attention_are_chosen_and_kept() {
 
 # The algorithms of matmuls are part of the run too. Those of the emulated library differ in their last bits.
 the_fastest_algorithms_are_chosen_and_kept() {
-    corpus
     run="$tiny $data --dtype bf16 --max_steps 4 --save_every 2"
     export XDG_CACHE_HOME="$dir/cache"
     must "$cuda" $run --tune 0 --out "$dir/untuned"
@@ -167,7 +162,6 @@ the_fastest_algorithms_are_chosen_and_kept() {
 
 # Sets of 1 to 26 items have matmuls of their own, in all more than the table of plans has room for.
 scoring_many_sets_changes_no_algorithm_of_training() {
-    corpus
     sets=
     for items in $(seq 26); do
         seq "$items" | sed 's/.*/{"text": "a b"}/' >"$dir/lambada_$items.jsonl"
@@ -201,7 +195,6 @@ every_rung_of_the_ladder_arrives_at_the_same_loss() {
 # Graphs replay as many launches as the operations that `bench step` lists have together. Of the three steps the first
 # runs without graphs.
 a_step_replays_the_kernels_of_its_list() {
-    corpus
     shape="--model L=1,H=2,C=32,T=48,V=257 --batch_size 16 --seq_len 48 --total_batch_size 768"
     for options in "--dtype bf16 --residual bf16" "--dtype tf32 --fused 0 --recompute all" \
         "--dtype bf16 --optimizer muon"; do

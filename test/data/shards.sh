@@ -1,9 +1,9 @@
 #!/bin/sh
 # Tests shards that are damaged, missing, repeated, or of another tokenizer.
 . "$(dirname "$0")/../lib.sh"
+corpus
 
 bad_data_is_named() {
-    corpus
     expect 1 'nothing_*.bin' "$train" $small --train_data "$dir/nothing_*.bin" --val_data "" --out ""
     head -c 5000 "$root/corpus_train_000001.bin" >"$dir/short.bin"
     expect 1 "$dir/short.bin" "$train" $small --train_data "$dir/short.bin" --val_data "" --out ""
@@ -19,7 +19,6 @@ bad_data_is_named() {
 
 # By the record of ./prepare, beside training and validation data; shards without one by their ids.
 data_of_another_tokenizer_is_refused() {
-    corpus
     must "$prepare" --stories 60000 --val_size 6000 --out "$dir/g"
     gpt2="--train_data $dir/g_train_*.bin --val_data $dir/g_val_*.bin"
     model="$small --model L=1,H=1,C=8,T=48,V=50257"
@@ -47,7 +46,6 @@ data_of_another_tokenizer_is_refused() {
 }
 
 missing_and_repeated_shards_are_named() {
-    corpus
     cp "$root/corpus_train_000001.bin" "$dir/part_000001.bin"
     cp "$root/corpus_train_000001.bin" "$dir/part_000004.bin"
     must "$train" $small --train_data "$dir/part_*.bin" --val_data "" --max_steps 1 --out ""

@@ -14,7 +14,7 @@ static Dataset open_data(void) {
     int first = 0;
     for (int shard = 0; shard < SHARDS; shard++) {
         ShardWriter w;
-    char hex[BLAKE2B_HEX + 1];
+        char hex[BLAKE2B_HEX + 1];
         char* path = format("%s/val_%d.bin", test_folder, shard);
         size_t n = (size_t)windows_of[shard] * T + 1 + (shard == 1 ? T - 2 : 0); // the rest is too short for a window
         for (size_t i = 0; i < n; i++) { tokens[i] = (uint16_t)(first + (int)i); }

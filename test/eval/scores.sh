@@ -1,9 +1,9 @@
 #!/bin/sh
 # Tests `eval`: test sets, texts, and the loss of a checkpoint.
 . "$(dirname "$0")/../lib.sh"
+corpus
 
 test_sets_are_scored_alone_and_while_training() {
-    corpus
     sets="test/golden/eval/hellaswag.jsonl,test/golden/eval/lambada.jsonl"
     must "$train" $small $data --max_steps 4 --val_every 0 --eval_data "$sets" --eval_rules every:2 --out "$dir/run"
     for line in HellaSwag LAMBADA; do
@@ -23,7 +23,6 @@ test_sets_are_scored_alone_and_while_training() {
 }
 
 texts_examples_and_core_are_scored() {
-    corpus
     eval="$train eval --init test/golden/eval/model --tokenizer test/golden/eval/tokenizer.bin --threads 1"
     must $eval --text test/golden/eval/text.txt,test/golden/eval/text.jsonl --seq_len 48
     for line in 'text.txt: perplexity 34.244' '; 651 tokens of 651 bytes' "lm-eval's rolling windows" 'context 48' \
@@ -55,7 +54,6 @@ texts_examples_and_core_are_scored() {
 }
 
 evaluating_a_checkpoint_gives_the_loss_of_training() {
-    corpus
     must "$train" $small $data --max_steps 10 --val_tokens -1 --batch_size 8 --out "$dir/run"
     want=$(grep '^val loss' "$dir/out" | tail -n 1)
     for B in 1 7; do

@@ -6,10 +6,6 @@
 #include "llmc/base/rng.h"
 #include "test/test.h"
 
-// Switches off LeakSanitizer's check at exit: options live as long as the program, so nobody frees their texts.
-int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void) { return 1; }
-
 enum { L = 2, NH = 2, C = 8, MAX_T = 6, V = 11, PADDED_V = 128 };
 
 // The model and its optimizer, which knows the model's address.
@@ -63,13 +59,6 @@ static inline bool same_weights(const Model* a, const Model* b) {
 // folders; the caller frees the paths that functions return
 
 static inline char* below(const char* folder, const char* name) { return format("%s/%s", folder, name); }
-
-static inline bool has(const char* folder, const char* name) {
-    char* path = below(folder, name);
-    const bool there = path_exists(path);
-    free(path);
-    return there;
-}
 
 static inline void make_folder(const char* out, const char* name) {
     Error err;

@@ -60,7 +60,7 @@ TEST(a_folder_that_cannot_be_listed_ends_the_program_and_loses_nothing) {
     EXPECT_DEATH(EXIT_RUNTIME, words, forbid_more_files(); checkpoint_list(out, &n));
     EXPECT_DEATH(EXIT_RUNTIME, words, forbid_more_files(); checkpoint_newest(out, &state, CHECKPOINT_READ));
     EXPECT_DEATH(EXIT_RUNTIME, words, forbid_more_files(); checkpoint_clean(out));
-    EXPECT(has(out, "file") && has(out, "step_00000003") && has(out, ".tmp-step_00000005"));
+    EXPECT(folder_has(out, "file") && folder_has(out, "step_00000003") && folder_has(out, ".tmp-step_00000005"));
     free(file);
     free(out);
 }
@@ -77,10 +77,10 @@ TEST(cleaning_removes_the_half_written_and_nothing_else) {
     char* link = below(out, ".tmp-link");
     if (symlink("step_00000003", link) != 0) { fatal("symlink"); }
     checkpoint_clean(out);
-    EXPECT(!has(out, ".tmp-step_00000005") && !has(out, ".tmp-removed-step_00000001") && !has(out, ".tmp-file") &&
-           !has(out, ".tmp-link"));
-    EXPECT(has(out, "step_00000003") && has(out, "metrics.jsonl") &&
-           has(out, ".tmpfile")); // a link is removed, not what it names
+    EXPECT(!folder_has(out, ".tmp-step_00000005") && !folder_has(out, ".tmp-removed-step_00000001"));
+    EXPECT(!folder_has(out, ".tmp-file") && !folder_has(out, ".tmp-link"));
+    EXPECT(folder_has(out, "step_00000003") && folder_has(out, "metrics.jsonl") &&
+           folder_has(out, ".tmpfile")); // a link is removed, not what it names
     checkpoint_clean("/none");
     free(link);
     free(out);
@@ -93,7 +93,8 @@ TEST(removing_takes_all_of_one_checkpoint) {
     write_text(out, "step_00000003/state.json", "x");
     char* path = below(out, "step_00000003");
     checkpoint_remove(path);
-    EXPECT(!has(out, "step_00000003") && !has(out, ".tmp-removed-step_00000003") && has(out, "step_00000004"));
+    EXPECT(!folder_has(out, "step_00000003") && !folder_has(out, ".tmp-removed-step_00000003") &&
+           folder_has(out, "step_00000004"));
     EXPECT_DEATH(0, "cannot remove the old checkpoint: No such file", checkpoint_remove(path); exit(0)); // a warning
     free(path);
     free(out);
@@ -106,10 +107,10 @@ TEST(a_checkpoint_that_is_being_read_is_removed_later) {
     const int lock = checkpoint_hold(path);
     EXPECT(lock >= 0);
     checkpoint_rotate(out, 4, &(KeepRule){.newest = 1});
-    EXPECT(has(out, "step_00000003"));
+    EXPECT(folder_has(out, "step_00000003"));
     close(lock);
     checkpoint_rotate(out, 4, &(KeepRule){.newest = 1});
-    EXPECT(!has(out, "step_00000003") && has(out, "step_00000004"));
+    EXPECT(!folder_has(out, "step_00000003") && folder_has(out, "step_00000004"));
     EXPECT(checkpoint_hold(path) == -1); // it was removed
     free(path);
     free(out);
@@ -136,11 +137,11 @@ TEST(what_is_set_aside_keeps_a_name_of_its_own) {
     for (int i = 0; i < 3; i++) {
         make_folder(out, "step_00000003");
         checkpoint_set_aside(path, "damaged");
-        EXPECT(!has(out, "step_00000003") && has(out, names[i]) && has(out, names[0]));
+        EXPECT(!folder_has(out, "step_00000003") && folder_has(out, names[i]) && folder_has(out, names[0]));
     }
     expect_list(out, 0, 0, 0);
     checkpoint_clean(out);
-    EXPECT(has(out, names[0]));
+    EXPECT(folder_has(out, names[0]));
     free(path);
     free(out);
 }
@@ -164,12 +165,12 @@ TEST(the_newest_are_kept) {
     expect_list(out, 4, 80, 70); // 0: all are kept
     free(save(out, m, 80, 0));  // in the place of the same one, which could not be synced
     expect_list(out, 4, 80, 70);
-    EXPECT(!has(out, "replaced-step_00000080"));
+    EXPECT(!folder_has(out, "replaced-step_00000080"));
     m->o.masters[0] += 1;
     free(save(out, m, 80, 0)); // in the place of one that is not this run's
     expect_list(out, 4, 80, 70);
-    EXPECT(has(out, "replaced-step_00000080"));
-    EXPECT(!has(out, ".tmp-step_00000080") && !has(out, ".tmp-removed-step_00000080"));
+    EXPECT(folder_has(out, "replaced-step_00000080"));
+    EXPECT(!folder_has(out, ".tmp-step_00000080") && !folder_has(out, ".tmp-removed-step_00000080"));
     free(out);
     close_model(m);
 }
@@ -180,7 +181,7 @@ TEST(newer_checkpoints_are_not_removed) {
     for (long long step = 10; step <= 30; step += 10) { free(save(out, m, step, 0)); }
     free(save(out, m, 15, 1)); // they are not this run's
     expect_list(out, 3, 30, 20);
-    EXPECT(has(out, "step_00000015") && !has(out, "step_00000010"));
+    EXPECT(folder_has(out, "step_00000015") && !folder_has(out, "step_00000010"));
     free(out);
     close_model(m);
 }
@@ -198,7 +199,7 @@ TEST(a_failed_save_leaves_the_older_checkpoints) {
     EXPECT(!save_with(out, m, &s, &c, &err) &&
            strstr(err.text, ".tmp-step_00000002: cannot make the folder"));
     expect_list(out, 1, 1, 0);
-    EXPECT(!has(out, ".tmp-step_00000002"));
+    EXPECT(!folder_has(out, ".tmp-step_00000002"));
     char* none = below(out, "none");
     EXPECT(!save_with(none, m, &s, &c, &err) && strstr(err.text, none));
     free(none);
@@ -496,7 +497,8 @@ TEST(damaged_checkpoints_are_set_aside_by_the_run_that_goes_on_before_them) {
     path = checkpoint_newest(out, &state, CHECKPOINT_CONTINUE);
     EXPECT(path && strstr(path, "step_00000001"));
     expect_list(out, 1, 1, 0);
-    EXPECT(has(out, "damaged-step_00000002/model.safetensors") && has(out, "damaged-step_00000003/state.json"));
+    EXPECT(folder_has(out, "damaged-step_00000002/model.safetensors") &&
+           folder_has(out, "damaged-step_00000003/state.json"));
     json_decref(state);
     flip_last_byte(path, "model.safetensors"); // the only one: it stays, so that the next start does not begin afresh
     EXPECT_DEATH(EXIT_RUNTIME, "none of its 1 checkpoints", checkpoint_newest(out, &state, CHECKPOINT_CONTINUE));
@@ -516,7 +518,7 @@ TEST(a_renamed_checkpoint_is_not_the_newest) {
     EXPECT(rename(third, renamed) == 0);
     expect_refused(renamed, "state.json", "of step 3, so the folder was renamed: name it step_00000003");
     char* path = checkpoint_newest(out, &state, CHECKPOINT_CONTINUE);
-    EXPECT(path && !strcmp(path, first) && has(out, "damaged-step_00000900"));
+    EXPECT(path && !strcmp(path, first) && folder_has(out, "damaged-step_00000900"));
     json_decref(state);
     free(path);
     char *aside = below(out, "damaged-step_00000900"), *best = below(out, "best");
@@ -632,7 +634,7 @@ TEST(damaged_options_are_refused_with_what_to_do) {
         write_text(out, "options.json", texts[i]);
         EXPECT_DEATH(EXIT_RUNTIME, "options.json", run_read_options(out));
         EXPECT_DEATH(EXIT_RUNTIME, "remove it to begin a new run there", run_read_options(out));
-        EXPECT(has(out, "options.json"));
+        EXPECT(folder_has(out, "options.json"));
     }
     json_t* options = json_object();
     Error err;

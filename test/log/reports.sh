@@ -1,10 +1,10 @@
 #!/bin/sh
 # Tests what a run leaves for its readers: report.html, event files.
 . "$(dirname "$0")/../lib.sh"
+corpus
 
 # After three steps the report of the first one is written, though nothing is saved. The run is then killed.
 a_run_can_be_watched_from_its_first_steps_on() {
-    corpus
     "$train" $small $data --max_steps 100000000 --val_every 0 --save_every 0 --out "$dir/run" >"$dir/log" 2>&1 &
     pid=$!
     await 'step *3/' "$dir/log" $pid
@@ -20,7 +20,6 @@ a_run_can_be_watched_from_its_first_steps_on() {
 
 # The files themselves: test/log/test_tensorboard.c.
 event_files_change_no_bit() {
-    corpus
     common="$small $data --max_steps 6 --val_every 0 --save_every 6"
     must "$train" $common --out "$dir/without"
     must "$train" $common --tensorboard 1 --out "$dir/run"
@@ -29,7 +28,6 @@ event_files_change_no_bit() {
 }
 
 reports_are_written() {
-    corpus
     must "$train" $small $data --max_steps 10 --val_every 5 --out "$dir/a"
     must "$train" $small $data --max_steps 10 --val_every 5 --lr 1e-3 --out "$dir/b"
     grep -q '^const runs = ' "$dir/a/report.html" || note "no data in report.html"

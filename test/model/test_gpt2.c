@@ -16,10 +16,6 @@
 #include "test/files/save.h"
 #include "test/test.h"
 
-// Options live as long as the program, so nobody frees their texts: LeakSanitizer need not look.
-int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void) { return 1; }
-
 static const char GOLDEN[] = "test/golden/gpt2";
 enum { B = 3, T = 17, V = 269, TOKENS = B * T };
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Tests wrong options, which are named with the right one, and llm.c's.
 . "$(dirname "$0")/../lib.sh"
+corpus
 
 letters_of_llmc_mean_the_same() {
     must "$prepare" --stories 20000 --val_size 4000 --out "$dir/c"
@@ -66,7 +67,6 @@ wrong_options_are_named_with_the_right_one() {
 
 # test_needs has every such option, and its neighbours that are accepted
 options_without_effect_are_refused() {
-    corpus
     run="$small $data --val_every 0"
     expect 2 "--momentum 0.9 has no effect without --optimizer muon" "$train" $run --momentum 0.9 --out ""
     expect 2 '--stochastic_round 1 has no effect with --dtype fp32: weights' "$train" $run --stochastic_round --out ""
@@ -96,7 +96,6 @@ options_without_effect_are_refused() {
 }
 
 texts_are_read_before_a_folder_is_made() {
-    corpus
     for option in "--skip_windows 3-" "--keep none" "--loss_scale 3" "--skip_z x" "--on_spike go" "--batch_ramp 64" \
         "--seq_ramp 64:" "--eval_rules mine" "--optimizer muon --momentum 2"; do
         expect 2 'give ' "$train" $small $data $option --out "$dir/run"
@@ -105,7 +104,6 @@ texts_are_read_before_a_folder_is_made() {
 }
 
 shapes_that_do_not_fit_are_refused() {
-    corpus
     expect 2 '32 channels cannot be shared by 3 heads' "$train" $small $data --model L=1,H=3,C=32,T=32,V=257 --out ""
     expect 2 'the model has only 48 positions' "$train" $small $data --seq_len 64 --out ""
     expect 2 'give 896 or 1024, or --batch_size 3' "$train" $small $data --batch_size 4 --total_batch_size 960 --out ""
@@ -118,7 +116,6 @@ shapes_that_do_not_fit_are_refused() {
 }
 
 folders_are_not_overwritten() {
-    corpus
     must "$train" $small $data --max_steps 4 --val_every 0 --out "$dir/run"
     expect 1 'holds checkpoints of another run' "$train" $small $data --max_steps 4 --out "$dir/run"
     "$train" $small $data --max_steps 100000 --val_every 0 --save_every 0 --out "$dir/busy" >"$dir/log" 2>&1 &

@@ -2,10 +2,6 @@
 #include "llmc/options/config.h"
 #include "test/test.h"
 
-// Options live as long as the program, so nobody frees their texts: LeakSanitizer need not look.
-int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void) { return 1; }
-
 static Config defaults(void) {
     Config c;
     config_defaults(&c);
@@ -17,19 +13,14 @@ static bool set(Config* c, const char* name, const char* value, OptionSource sou
 }
 
 // The options that a command line gives (after the program and its command); it ends at NULL.
-static Config parse(int command, ...) {
-    enum { MAX_WORDS = 24 };
-    char* argv[MAX_WORDS];
-    int argc = 0;
-    va_list args;
-    va_start(args, command);
-    while (argc < MAX_WORDS && (argv[argc] = va_arg(args, char*)) != NULL) { argc++; }
-    va_end(args);
+static Config parse(int command, char** argv) {
     Config c = defaults();
+    int argc = 0;
+    while (argv[argc]) { argc++; }
     config_parse(&c, command, "train", argc, argv);
     return c;
 }
-#define PARSE(command, ...) parse(command, __VA_ARGS__, (char*)NULL)
+#define PARSE(command, ...) parse(command, (char*[]){__VA_ARGS__, NULL})
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the table

@@ -3,27 +3,18 @@
 #include "llmc/options/flags.h"
 #include "test/test.h"
 
-// Options live as long as the program, so nobody frees their texts: LeakSanitizer need not look.
-int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void) { return 1; }
-
 // The configuration that a command line of letters gives; it ends at NULL.
-static Config parse(FlagsDevice device, const char* first, ...) {
-    enum { MAX_WORDS = 24 };
-    char* argv[MAX_WORDS];
-    int argc = 0;
-    va_list args;
-    va_start(args, first);
-    for (char* a = (char*)first; argc < MAX_WORDS && a; a = va_arg(args, char*)) { argv[argc++] = a; }
-    va_end(args);
-    char** rewritten = flags_rewrite(&argc, argv, device);
+static Config parse(FlagsDevice device, char** argv) {
     Config c;
+    int argc = 0;
+    while (argv[argc]) { argc++; }
+    char** rewritten = flags_rewrite(&argc, argv, device);
     config_defaults(&c);
     config_parse(&c, TRAIN, "train", argc, rewritten);
     return c;
 }
-#define PARSE(...) parse(FLAGS_CPU, __VA_ARGS__, (char*)NULL)
-#define PARSE_GPU(...) parse(FLAGS_GPU, __VA_ARGS__, (char*)NULL)
+#define PARSE(...) parse(FLAGS_CPU, (char*[]){__VA_ARGS__, NULL})
+#define PARSE_GPU(...) parse(FLAGS_GPU, (char*[]){__VA_ARGS__, NULL})
 
 typedef struct {
     const char *letters, *value, *option, *want; // want: as option_value() gives it

@@ -4,10 +4,6 @@
 #include "llmc/options/flags.h"
 #include "test/test.h"
 
-// Options live as long as the program, so nobody frees their texts: LeakSanitizer need not look.
-int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void) { return 1; }
-
 typedef struct {
     const char *name, *line; // as the shell passes the words on, separated by spaces
     const char* want;        // words "option=value" that differ from those of all of them

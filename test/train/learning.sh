@@ -1,6 +1,7 @@
 #!/bin/sh
 # Tests that training learns what is to be learnt, with any batch, its ramps and masks.
 . "$(dirname "$0")/../lib.sh"
+corpus
 
 # The first of the lecture's 50 steps; `long` takes them all. The losses of batches scatter by 0.3.
 tiny_shakespeare_learns_as_in_the_lecture() {
@@ -35,24 +36,17 @@ the_corpus_is_learnt_down_to_its_floor() {
 }
 
 any_split_of_a_batch_gives_the_same_losses() {
-    corpus
     for B in 16 8 4; do # with 2, 4 and 8 micro-batches
         must "$train" $small $data --batch_size $B --total_batch_size 1024 --max_steps 10 --val_every 0 --save_every 0 \
             --out "$dir/run$B"
-        sed -n 's/.*"kind":"train".*"loss":\([^,]*\),"norm":\([^,]*\),.*/\1 \2/p' "$dir/run$B/metrics.jsonl" >"$dir/$B"
-        [ "$(wc -l <"$dir/$B")" = 10 ] || note "batch_size $B: not ten steps"
-    done
-    for B in 8 4; do # within 1e-5, relative
-        paste -d ' ' "$dir/16" "$dir/$B" | awk '
-            { a = $1 / $3 - 1; b = $2 / $4 - 1; if (a * a > 1e-10 || b * b > 1e-10) bad = 1 } END { exit bad }' ||
-            note "batch_size $B differs from 16: $(paste -d ' ' "$dir/16" "$dir/$B")"
+        [ "$(all_digits "$dir/run$B" | wc -l)" = 10 ] || note "batch_size $B: not ten steps"
+        near "$dir/run$B" "$dir/run16" 1e-5
     done
 }
 
 # Windows of 32 tokens are cut into sequences of 8, then 16. Unshuffled, they are the data of a run with --seq_len 8, in
 # the same order, so both have the same bits until the length changes.
 sequences_grow_within_the_same_windows() {
-    corpus
     steps="$small $data --total_batch_size 256 --max_steps 12 --shuffle 0 --val_every 0 --save_every 4 --keep 0"
     must "$train" $steps --batch_size 4 --seq_ramp 8:2048 --out "$dir/grows"
     grep -a 'sequences of' "$dir/grows/log.txt" | tr '\n' ';' >"$dir/said"
@@ -67,7 +61,6 @@ tokens;" ] || note "lengths: $(cat "$dir/said")"
 }
 
 windows_come_in_order_without_shuffle() {
-    corpus
     must "$train" eval --init random --model L=2,H=2,C=32,T=48,V=257 --tokenizer bytes --batch_size 4 --seq_len 32 \
         --val_tokens 128 --val_data "$root/corpus_train_*.bin"
     first=$(sed -n 's/^val loss //p' "$dir/out") # of the first four windows
@@ -81,7 +74,6 @@ windows_come_in_order_without_shuffle() {
 # Every step has the same batch, so that the step after a skipped update has the same loss and norm. A warm-up to a much
 # too high learning rate makes both jump.
 updates_of_outliers_are_left_out() {
-    corpus
     for what in 0.0001 0:0.0001; do # of the loss; of the norm
         must "$train" $small $data --overfit --skip_z $what --max_steps 160 --lr 0.3 --warmup_steps 160 \
             --weight_decay 0 --val_every 0 --save_every 160 --out "$dir/$what"
@@ -97,7 +89,6 @@ updates_of_outliers_are_left_out() {
 }
 
 a_loss_that_is_not_finite_stops_the_run_and_spares_the_checkpoints() {
-    corpus
     expect 4 'The last good checkpoint is' "$train" $small $data --max_steps 40 --val_every 0 --save_every 2 --lr 1e3 \
         --grad_clip 0 --weight_decay 100 --schedule constant --out "$dir/run"
     tail -n 1 "$dir/run/metrics.jsonl" | grep -q '"reason":"non-finite","words":"step ' || note "not in metrics.jsonl"
@@ -110,7 +101,6 @@ a_loss_that_is_not_finite_stops_the_run_and_spares_the_checkpoints() {
 }
 
 exact_attention_keeps_what_rounding_takes() {
-    corpus
     run="$small $data --dtype bf16 --seq_len 48 --val_every 0 --max_steps 3"
     must "$train" $run --out "$dir/flash"
     must "$train" $run --attention exact --out "$dir/exact"
@@ -140,7 +130,6 @@ exact_attention_keeps_what_rounding_takes() {
     expect 2 '--attention exact contradicts --kernels plain' "$train" $run --attention exact --kernels plain --out ""
 }
 attention_stays_within_documents() {
-    corpus
     run="$small $data --seq_len 48 --val_tokens -1 --val_every 4 --max_steps 4"
     must "$train" $run --out "$dir/whole"
     must "$train" $run --document_mask --out "$dir/run"

@@ -3,6 +3,7 @@
 # and norms, unrounded, and the weights and moments of its checkpoints. Here on a CPU; test/cuda/training.sh does it on
 # GPUs.
 . "$(dirname "$0")/../comm/lib.sh"
+corpus
 
 offloaded="$small --total_batch_size 256 --max_steps 8 --val_every 4 --val_tokens 512 --save_every 4 --keep 0"
 
@@ -18,7 +19,6 @@ same_bits() { # RUN RUN
 }
 
 it_changes_no_bit() {
-    corpus
     for options in "--dtype fp32" "--dtype bf16 --stochastic_round 1" "--dtype fp16 --grad_clip 0.5" \
         "--dtype fp32 --optimizer muon" "--dtype bf16 --optimizer muon --cautious_decay 1"; do
         rm -rf "$dir/run" "$dir/offloaded"
@@ -29,7 +29,6 @@ it_changes_no_bit() {
 }
 
 it_changes_no_bit_of_ranks_that_shard() {
-    corpus
     for kind in adamw muon; do
         for place in none optimizer; do
             must ranks 2 "$train" $offloaded $data --dtype bf16 --optimizer $kind --zero 1 --offload $place \
@@ -41,7 +40,6 @@ it_changes_no_bit_of_ranks_that_shard() {
 
 # The weights of a checkpoint are masters, rounded at random as the update before it has done.
 a_resumed_run_may_begin_or_end_it() {
-    corpus
     common="$offloaded $data --dtype bf16 --stochastic_round 1"
     for way in none:optimizer optimizer:none; do
         must "$train" $common --offload ${way%:*} --out "$dir/run-$way"
@@ -51,7 +49,6 @@ a_resumed_run_may_begin_or_end_it() {
 }
 
 killed_and_resumed_it_ends_with_the_same_bits() {
-    corpus
     common="$small $data --total_batch_size 256 --schedule constant --val_every 0 --save_every 3 --keep 2 \
         --offload optimizer"
     for try in 1 2; do

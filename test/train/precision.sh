@@ -1,12 +1,12 @@
 #!/bin/sh
 # Tests dtypes, kernels, loss scales and stochastic rounding, alone and in a resumed run.
 . "$(dirname "$0")/../lib.sh"
+corpus
 
 scales_of() { records "$1" | sed -n 's/.*"kind":"train".*"loss_scale":\([^,}]*\).*/\1/p'; } # RUN
 
 # Gradients are multiplied and divided by powers of two.
 a_loss_scale_changes_no_bit() {
-    corpus
     common="$small $data --val_every 0 --max_steps 10 --save_every 10 --total_batch_size 256 --grad_clip 1.5"
     for type in fp32 bf16; do
         must "$train" $common --dtype $type --out "$dir/$type"
@@ -23,7 +23,6 @@ a_loss_scale_changes_no_bit() {
 
 # Mean relative differences of 200 losses from those in fp32: 5.7e-4 for bf16, 2.6e-5 for fp16.
 fp16_learns_as_fp32_does() {
-    corpus
     for type in fp32 bf16 fp16; do
         must "$train" $small $data --lr 1e-3 --dtype $type --max_steps 200 --val_every 0 --save_every 0 \
             --out "$dir/run"
@@ -42,7 +41,6 @@ fp16_learns_as_fp32_does() {
 wide="--batch_size 1 --seq_len 1 --val_every 0 --loss_scale dynamic:0x1p127"
 
 an_overflow_skips_the_update_and_halves_the_scale() {
-    corpus
     common="$small $data $wide --overfit --schedule constant --grad_clip 0 --keep 0 --save_every 1"
     must "$train" $common --loss_scale off --max_steps 3 --out "$dir/off"
     must "$train" $common --max_steps 4 --out "$dir/run"
@@ -65,7 +63,6 @@ an_overflow_skips_the_update_and_halves_the_scale() {
 
 # It is stopped after an overflow and two steps without.
 a_resumed_run_keeps_its_loss_scale() {
-    corpus
     common="$small $data $wide --max_steps 9 --save_every 3 --keep 0"
     must "$train" $common --out "$dir/run"
     mkdir "$dir/again" "$dir/other"
@@ -86,7 +83,6 @@ a_resumed_run_keeps_its_loss_scale() {
 }
 
 what_no_loss_scale_can_mend_ends_the_run() {
-    corpus
     common="$small $data --val_every 0 --save_every 0 --max_steps 40"
     expect 4 'with a loss scale of 1.70141183e+38: not finite, so the run ends here. Give --loss_scale dynamic.' \
         "$train" $common $wide --loss_scale 0x1p127 --out ""
@@ -100,7 +96,6 @@ what_no_loss_scale_can_mend_ends_the_run() {
 }
 
 weights_rounded_at_random_resume_with_the_same_bits() {
-    corpus
     for options in "--optimizer adamw --dtype bf16" "--optimizer muon --embedding_lr 1e-3 --dtype bf16" \
         "--optimizer adamw --dtype fp16 --loss_scale dynamic:65536"; do # which skips the first updates
         must "$train" $small $data $options --stochastic_round 1 --max_steps 8 --save_every 4 --val_every 0 \
@@ -117,7 +112,6 @@ has_level() { # LEVEL DTYPE: true unless this processor or build lacks the level
 }
 
 every_level_of_instructions_trains_alike() {
-    corpus
     for dtype in fp32 bf16; do
         levels=0
         for level in generic avx2 avx512 avx512_bf16 amx; do
@@ -136,7 +130,6 @@ every_level_of_instructions_trains_alike() {
 }
 
 a_resumed_run_keeps_its_kernels_and_its_dtype() {
-    corpus
     must "$train" $small $data --max_steps 3 --val_every 0 --dtype bf16 --cpu generic --out "$dir/run"
     grep -q '"cpu": "generic"' "$dir/run/step_00000003/state.json" || note "state.json names no kernels"
     must "$train" --out "$dir/run" --resume auto --max_steps 6
@@ -148,7 +141,6 @@ a_resumed_run_keeps_its_kernels_and_its_dtype() {
 a_run_goes_on_without_its_kernels() {
     command -v b2sum >/dev/null || { skip="no b2sum"; return; }
     ! has_level amx bf16 || { skip="this processor has AMX"; return; }
-    corpus
     must "$train" $small $data --max_steps 3 --val_every 0 --dtype bf16 --cpu generic --out "$dir/run"
     (cd "$dir/run/step_00000003" && sed -i 's/"cpu": "generic"/"cpu": "amx"/' state.json &&
         sed -i "s/.*state.json/$(b2sum state.json)/" checkpoint.b2sums)
@@ -159,7 +151,6 @@ a_run_goes_on_without_its_kernels() {
 # A residual stream in bf16 is part of the run: resumed, it has the same bits, also where only options.json is left.
 # With --recompute all it changes no bit. The losses are near those with a stream in fp32, but others.
 a_run_keeps_its_residual_stream() {
-    corpus
     run="$small $data --val_every 4 --val_tokens 600 --save_every 2 --dtype bf16"
     must "$train" $run --max_steps 4 --out "$dir/fp32"
     must "$train" $run --max_steps 4 --residual bf16 --recompute all --out "$dir/run"
@@ -172,9 +163,8 @@ a_run_keeps_its_residual_stream() {
         note "not the validation losses with a stream in fp32"
     must "$train" $run --max_steps 4 --residual bf16 --out "$dir/kept"
     same_checkpoint "$dir/run/step_00000004" "$dir/kept/step_00000004"
-    mkdir "$dir/again" "$dir/first"
-    cp -r "$dir/run/step_00000002" "$dir/run/metrics.jsonl" "$dir/again"
-    must "$train" --out "$dir/again" --resume auto
+    mkdir "$dir/first"
+    go_on "$train" "$dir/run" 2 "$dir/again"
     same_checkpoint "$dir/run/step_00000004" "$dir/again/step_00000004"
     cp "$dir/run/options.json" "$dir/first"
     must "$train" --out "$dir/first" --resume auto

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Tests what a run is asked from outside (signals, --max_time), and its checkpoints, which are written while it goes on.
 . "$(dirname "$0")/../lib.sh"
+corpus
 endless="--max_steps 100000000 --total_batch_size 1048576 --batch_size 1" # a step of 32,768 micro-batches
 
 steps_in() { ls "$1" | sed -n 's/^step_0*//p' | tr '\n' ' '; } # FOLDER: prints the steps of its checkpoints
@@ -21,7 +22,6 @@ asked_to_stop() { # SIGNAL FOLDER command...
 }
 
 replays_change_nothing() {
-    corpus
     common="$small $data $quiet --max_steps 6 --save_every 6 --total_batch_size 256"
     for replay in 0 2; do must "$train" $common --replay $replay --out "$dir/$replay"; done
     same_checkpoint "$dir/0/step_00000006" "$dir/2/step_00000006"
@@ -29,7 +29,6 @@ replays_change_nothing() {
 
 # The folder in which step 50 is to be saved is too small. To save takes longer than steps of eight tokens.
 a_save_that_fails_is_tried_again_after_the_next_step() {
-    corpus
     short="--model L=4,H=2,C=128,T=48,V=257 --batch_size 1 --seq_len 8 --total_batch_size 8"
     tiny="$dir/run/.tmp-step_00000050"
     mkdir -p "$tiny"
@@ -42,7 +41,6 @@ a_save_that_fails_is_tried_again_after_the_next_step() {
 }
 
 a_save_that_goes_on_failing_ends_the_run() {
-    corpus
     mkdir "$dir/disk"
     small_disk 1800k "$dir/disk" || return 0
     expect 1 'make room' "$train" $small $data $quiet --max_steps 20 --save_every 5 --out "$dir/disk/run"
@@ -54,7 +52,6 @@ a_save_that_goes_on_failing_ends_the_run() {
 # The checkpoint before the loss that is not finite finds no room, until a file is removed while rank 0 tries again.
 ranks_wait_for_the_last_save_and_hint_of_rank_0() {
     command -v mpirun >/dev/null || { skip='no mpirun'; return; }
-    corpus
     common="$small $data $quiet --total_batch_size 256 --lr 1e3 --grad_clip 0 --max_steps 200"
     expect 4 'not finite' ranks 2 "$train" $common --save_every 0 --out "$dir/first"
     last=$(($(sed -n 's/.*error: step \([0-9]*\): loss.*/\1/p' "$dir/err") - 1))
@@ -73,7 +70,6 @@ ranks_wait_for_the_last_save_and_hint_of_rank_0() {
 }
 
 the_best_and_every_so_many_checkpoints_are_kept() {
-    corpus
     common="$small $data --save_every 1 --val_tokens 64 --keep 1,best"
     must "$train" $common --max_steps 7 --val_every 0 --keep 1,every:3 --out "$dir/every"
     [ "$(steps_in "$dir/every")" = "3 6 7 " ] || note "kept with --keep 1,every:3: $(steps_in "$dir/every")"
@@ -98,7 +94,6 @@ the_best_and_every_so_many_checkpoints_are_kept() {
 
 # The folder in which the best checkpoint is to be saved is too small: the next best one is kept.
 a_checkpoint_that_could_not_be_saved_is_not_the_best() {
-    corpus
     common="$small $data --save_every 1 --val_tokens 64 --keep 1,best --val_every 1 --max_steps 12 --lr 3"
     common="$common --warmup_steps 12"
     must "$train" $common --out "$dir/whole"
@@ -116,12 +111,11 @@ a_checkpoint_that_could_not_be_saved_is_not_the_best() {
 
 # Token 257 is abc, of which Hugging Face's files cannot say how it is merged.
 a_tokenizer_that_cannot_be_saved_is_told_once() {
-    corpus
     bytes=test/golden/eval/tokenizer.bin
     { head -c 8 $bytes; printf '\002\001'; tail -c +11 $bytes; printf '\003abc'; } >"$dir/abc.bin"
     must "$prepare" --stories 60000 --tokenizer "$dir/abc.bin" --val_size 6000 --out "$dir/c"
-    data="--train_data $dir/c_train_*.bin --val_data $dir/c_val_*.bin"
-    must "$train" $small $data $quiet --model L=2,H=2,C=32,T=48,V=258 --tokenizer "$dir/abc.bin" --max_steps 6 \
+    shards="--train_data $dir/c_train_*.bin --val_data $dir/c_val_*.bin"
+    must "$train" $small $shards $quiet --model L=2,H=2,C=32,T=48,V=258 --tokenizer "$dir/abc.bin" --max_steps 6 \
         --save_every 2 --out "$dir/run"
     warnings=$(grep -c 'without a tokenizer.*token 257' "$dir/err")
     [ "$warnings" = 1 ] || note "$warnings warnings"
@@ -129,7 +123,6 @@ a_tokenizer_that_cannot_be_saved_is_told_once() {
 }
 
 a_run_saves_when_it_is_asked_and_goes_on() {
-    corpus
     begin "$train" $small $data $quiet --max_steps 100000000 --save_every 1000000 --out "$dir/run"
     await '^step *3/' "$dir/out" $pid
     kill -USR1 $pid
@@ -144,7 +137,6 @@ a_run_saves_when_it_is_asked_and_goes_on() {
 # Each signal, in the middle of a step of thousands of micro-batches: nothing is complete, so nothing is saved. Where
 # the tests run under nohup, SIGHUP stops only a process for which env restores it.
 a_step_is_left_between_micro_batches() {
-    corpus
     restored='' signals='INT TERM'
     ! env --default-signal=HUP true 2>/dev/null || restored='env --default-signal=HUP' signals='INT TERM HUP'
     for signal in $signals; do
@@ -158,7 +150,6 @@ a_step_is_left_between_micro_batches() {
 }
 
 a_run_under_nohup_goes_on_after_sighup() {
-    corpus
     begin sh -c 'trap "" HUP; exec "$@"' sh "$train" $small $data $quiet --max_steps 100000000 --out "$dir/run"
     await '^step *3/' "$dir/out" $pid
     kill -HUP $pid
@@ -172,7 +163,6 @@ a_run_under_nohup_goes_on_after_sighup() {
 # As under `| tee log` after a Ctrl-C, which ends tee first; and under `2>&1 | tee log`. The pipe has no reader once
 # this shell has closed it.
 a_run_whose_output_nobody_reads_goes_on_and_saves() {
-    corpus
     mkfifo "$dir/pipe"
     for errors in err pipe; do
         run="$dir/$errors-run"
@@ -205,7 +195,6 @@ stop_after() { # PATTERN FILE
 
 # After no step, some steps, and no step of a resumed start that changed its options; the folder needs quotation marks.
 the_command_that_goes_on_is_printed() {
-    corpus
     begin "$train" $small $data $quiet $endless --out "$dir/it's a run"
     stop_after 'training tokens' "$dir/err"
     case $command in "$train --out '"*" --resume auto --threads 2") ;; *) note "not the command: $command" ;; esac
@@ -220,7 +209,6 @@ the_command_that_goes_on_is_printed() {
 }
 
 a_finished_run_that_is_resumed_is_left_alone() {
-    corpus
     must "$train" $small $data --val_every 2 --max_steps 4 --out "$dir/run"
     find "$dir/run" -type f -exec cksum {} + | sort >"$dir/before"
     for resume in auto "$dir/run/step_00000004"; do
@@ -254,7 +242,6 @@ left_at_step_2() { # KIND 'OPTIONS' MAX_STEPS FOLDER [LAUNCHER...]: a stop leave
 }
 
 validation_and_samples_are_left() {
-    corpus
     "$prepare" --stories 4000000 --tokenizer bytes --val_size 2000000 --out "$dir/long" >/dev/null 2>&1
     long_data="--train_data $dir/long_train_*.bin --val_data $dir/long_val_*.bin"
     asked_to_stop TERM "$dir/val" "$train" $small $long_data --batch_size 1 --val_tokens -1 --max_steps 2
@@ -298,7 +285,6 @@ what_a_stop_has_left_is_done_when_the_run_goes_on() {
 
 # Stopped in its last validation, a run is not finished. Resumed again, it has one record of this step.
 the_last_validation_is_made_up() {
-    corpus
     "$prepare" --stories 1000000 --tokenizer bytes --val_size 500000 --out "$dir/long" >/dev/null 2>&1
     begin "$train" $small --train_data "$dir/long_train_*.bin" --val_data "$dir/long_val_*.bin" --batch_size 1 \
         --threads 1 --val_tokens -1 --val_every 2 --max_steps 2 --out "$dir/run"
@@ -317,7 +303,6 @@ the_last_validation_is_made_up() {
 }
 
 time_runs_out() {
-    corpus
     must "$train" $small $data $quiet --max_steps 100000000 --save_every 1000000 --max_time 0.0003 --out "$dir/run"
     [ "$(reason_of "$dir/run")" = "stopped --max_time" ] || note "reason: $(reason_of "$dir/run")"
     step=$(steps_in "$dir/run")

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Tests that a run which was killed, stopped or damaged goes on to the same end, by itself and supervised.
 . "$(dirname "$0")/../lib.sh"
+corpus
 
 # Killed between two changes, in a run whose batch grows too; validation is at the full length.
 growing_sequences_resume_with_the_same_bits() {
-    corpus
     run="$small $data --total_batch_size 512 --batch_ramp 64:4096 --seq_ramp 4:6000 --max_steps 16 --val_every 10 \
         --save_every 12 --keep 0"
     must "$train" $run --replay 5 --out "$dir/run"
@@ -23,7 +23,6 @@ growing_sequences_resume_with_the_same_bits() {
 
 # Steps have 1, 2, 4 ... windows, micro-batches 4: the last one of a step may have fewer. The schedule counts tokens.
 a_batch_ramp_splits_resumes_and_schedules_by_tokens() {
-    corpus
     common="$small $data --total_batch_size 1024 --batch_ramp 32:6000 --max_steps 12 --schedule linear --min_lr_frac 0 \
         --val_every 0 --save_every 40 --keep 0"
     must "$train" $common --out "$dir/run"
@@ -46,7 +45,6 @@ a_batch_ramp_splits_resumes_and_schedules_by_tokens() {
 
 # A run that is counted in tokens trains on as many after its batch has changed.
 a_run_has_its_tokens_with_another_batch() {
-    corpus
     common="$small $data --val_every 0 --save_every 8 --keep 0"
     must "$train" $common --total_batch_size 512 --batch_ramp 128:3000 --max_steps 12 --out "$dir/ramp"
     go_on "$train" "$dir/ramp" 8 "$dir/twice" --total_batch_size 1024
@@ -68,7 +66,6 @@ tokens_of() { sed -n 's/.*"kind":"train".*"tokens":\([0-9]*\).*/\1/p' "$1/metric
 # Each try is killed at another moment after it has made a checkpoint; some of them while they write the next. No try
 # comes to its end; the length of the run is chosen afterwards.
 killed_ten_times_and_resumed_it_ends_with_the_same_bits() {
-    corpus
     most=10
     [ -z "$long" ] || most=100
     common="$small $data --total_batch_size 256 --schedule constant --val_every 30 --val_tokens 512 --save_every 7 \
@@ -96,7 +93,6 @@ killed_ten_times_and_resumed_it_ends_with_the_same_bits() {
 }
 
 a_damaged_checkpoint_is_passed_over() {
-    corpus
     must "$train" $small $data --max_steps 20 --save_every 10 --val_every 0 --out "$dir/run"
     cp -r "$dir/run" "$dir/copy"
     dd if=/dev/zero of="$dir/run/step_00000020/optimizer.safetensors" bs=1 seek=50000 count=64 conv=notrunc 2>/dev/null
@@ -124,7 +120,6 @@ a_damaged_checkpoint_is_passed_over() {
 }
 
 muon_resumes_with_the_same_bits_and_no_other_optimizer() {
-    corpus
     muon="--optimizer muon --embedding_lr 1e-3 --momentum 0.95,cooldown:2:0.9 --cautious_decay 1 --schedule constant"
     must "$train" $small $data $muon --max_steps 8 --save_every 4 --keep 0 --val_every 0 --out "$dir/run"
     go_on "$train" "$dir/run" 4 "$dir/again"
@@ -143,7 +138,6 @@ muon_resumes_with_the_same_bits_and_no_other_optimizer() {
 }
 
 resuming_keeps_the_settings_and_names_what_changed() {
-    corpus
     must "$train" $small $data --max_steps 10 --val_every 0 --lr 2e-3 --out "$dir/run"
     must "$train" --out "$dir/run" --resume auto --max_steps 14 --weight_decay 0.2 --threads 1
     grep -q 'changed since the checkpoint: --max_steps 14 (was 10)' "$dir/err" || note "--max_steps: $(cat "$dir/err")"
@@ -167,7 +161,6 @@ resuming_keeps_the_settings_and_names_what_changed() {
 
 # A run that begins from another one's checkpoint is killed before it has its own.
 a_run_keeps_the_checkpoint_it_began_from() {
-    corpus
     must "$train" $small $data $quiet --max_steps 4 --save_every 2 --keep 0 --out "$dir/base"
     must "$train" --resume "$dir/base/step_00000002" --max_steps 8 --save_every 8 --lr 1e-3 --out "$dir/run"
     mkdir "$dir/killed"
@@ -183,7 +176,6 @@ a_run_keeps_the_checkpoint_it_began_from() {
 
 # A run with --init that was killed before its first checkpoint begins again with the same weights.
 a_run_keeps_the_weights_it_began_with() {
-    corpus
     run="$small $data --val_every 0 --save_every 2 --max_steps 2"
     must "$train" $run --out "$dir/base"
     base="$dir/base/step_00000002"
@@ -199,7 +191,6 @@ a_run_keeps_the_weights_it_began_with() {
 }
 
 what_was_done_before_a_checkpoint_is_not_done_again() {
-    corpus
     must "$train" $small $data --max_steps 10 --val_every 5 --save_every 5 --val_tokens 256 --sample_every 5 \
         --sample_tokens 4 --out "$dir/run"
     must "$train" --out "$dir/run" --resume auto --max_steps 15
@@ -213,7 +204,6 @@ what_was_done_before_a_checkpoint_is_not_done_again() {
 
 # The trainer is killed at its first two checkpoints; supervise.sh starts it again each time.
 a_supervised_run_ends_with_the_same_bits() {
-    corpus
     common="$small $data --max_steps 60 --save_every 20 --val_every 0"
     must "$train" $common --out "$dir/whole"
     cat >"$dir/killed_twice" <<'KILL'
@@ -233,7 +223,6 @@ KILL
 }
 
 a_supervised_run_is_given_up_with_the_reason() {
-    corpus
     mkdir -p "$dir/begun/step_best_of_all" "$dir/begun/step_00000008" "$dir/none"
     fails() { env PAUSE=0 RESTARTS=2 sh scripts/supervise.sh sh -c 'echo x >>"$0"; exit "$1"' "$dir/starts" "$@"; }
     expect 1 '3 times at step 8: giving up' fails 1 --out "$dir/begun"

@@ -3,10 +3,6 @@
 #include "llmc/train/plan.h"
 #include "test/test.h"
 
-// Options live as long as the program, so nobody frees their texts: LeakSanitizer need not look.
-int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void) { return 1; }
-
 // ---------------------------------------------------------------------------------------------------------------------
 // shapes
 
