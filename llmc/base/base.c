@@ -342,6 +342,13 @@ bool make_directories(const char* path, Error* err) {
     return ok;
 }
 
+bool make_parent(const char* path, Error* err) {
+    char* folder = path_folder(path);
+    const bool ok = make_directories(folder, err);
+    free(folder);
+    return ok;
+}
+
 char* read_stream(FILE* f, const char* name, size_t most, size_t* size, Error* err) {
     size_t used = 0, room = 1 << 16;
     char* text = realloc_or_die(NULL, room, name);

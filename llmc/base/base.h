@@ -251,6 +251,7 @@ char* program_path(void);
 
 // Creates a folder and the folders above it; one that exists is no error.
 bool make_directories(const char* path, Error* err);
+bool make_parent(const char* path, Error* err); // the folder of a file, likewise
 
 // Reads the rest of `f` into fresh memory with a 0 behind it, which the caller frees; NULL on failure, or if there are
 // more than `most` bytes. `name` is for messages, `size` may be NULL.

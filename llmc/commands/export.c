@@ -194,7 +194,7 @@ static const ExportFormat* check_arguments(const Config* c) {
     }
     struct stat there;
     if (lstat(c->out, &there) != 0) { return format; }
-    if (!format->write || S_ISDIR(there.st_mode)) { // an empty folder is replaced by rename()
+    if (!format->write || !S_ISREG(there.st_mode)) { // rename() would replace an empty folder, a link or a device
         usage_error("--out %s is there already: nothing was written; remove it, or give another path", c->out);
     }
     if (!c->force) { usage_error("--out %s is there already: give --force, or another path", c->out); }
@@ -215,7 +215,7 @@ static bool export_to(Export* e, const ExportFormat* as, const char* out, Error*
     char* path = format("%s", out);
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) { path[n - 1] = 0; }
     char* temporary = temporary_path(path);
-    bool ok = write_temporary(e, as, temporary, err);
+    bool ok = make_parent(path, err) && write_temporary(e, as, temporary, err);
     if (ok && rename(temporary, path) != 0) { ok = fail_system(err, path, "rename to it"); }
     ok = ok && sync_parent(path, err);
     if (!ok && as->write) { unlink(temporary); }
@@ -276,7 +276,7 @@ int export_command(const Config* asked) {
     const bool is_open = asked->average ? open_newest(models, count, asked->init, &err)
                                         : model_file_open(models, asked->init, true, &err);
     if (!is_open) { fatal("%s", err.text); }
-    Tokenizer* tokenizer = open_model_tokenizer(&with_run, models);
+    Tokenizer* tokenizer = as->write == write_llmc ? NULL : open_model_tokenizer(&with_run, models);
     if (!tokenizer && as->write == write_gguf) {
         usage_error("export gguf needs the model's tokenizer, which %s does not have: give --tokenizer FILE",
                     asked->init);

@@ -6,7 +6,10 @@ char* page_path(const Config* c, const char* name) {
     static const char suffix[] = ".html";
     Error err;
     const size_t length = strlen(c->out), end = strlen(suffix);
-    if (length > end && !strcmp(c->out + length - end, suffix)) { return format("%s", c->out); }
+    if (length > end && !strcmp(c->out + length - end, suffix)) {
+        if (!make_parent(c->out, &err)) { fatal("--out %s", err.text); }
+        return format("%s", c->out);
+    }
     if (!make_directories(c->out, &err)) { fatal("--out %s; give a folder, or a file that ends in .html", err.text); }
     return format("%s/%s", c->out, name);
 }

@@ -220,6 +220,8 @@ static bool tensor_shape_is(const SafeTensor* found, const size_t* shape, int di
     return same;
 }
 
+static const char WTE[] = "transformer.wte.weight", CLASSIFIER[] = "lm_head.weight";
+
 // Returns the tensor of this name; NULL if it is missing.
 static const SafeTensor* find_tensor(const SafeTensors* s, const char* name, Error* err) {
     const SafeTensor* found = safetensors_find(s, name);
@@ -232,8 +234,24 @@ static const SafeTensor* find_tensor(const SafeTensors* s, const char* name, Err
         }
         found = found ? found : bare;
     }
+    if (!found && !strcmp(name, WTE)) { found = safetensors_find(s, CLASSIFIER); } // one of both, by save_model()
     if (!found) { fail(err, "%s: tensor %s is missing", s->files[0].path, name); }
     return found;
+}
+
+bool hf_check_tied(const SafeTensors* s, Error* err) {
+    const SafeTensor *wte = find_tensor(s, WTE, err), *classifier = safetensors_find(s, CLASSIFIER);
+    if (!wte || !classifier || wte == classifier) { return wte != NULL; }
+    const size_t n = wte->elements;
+    float *a = alloc_or_die(n, sizeof *a, "a tensor"), *b = alloc_or_die(n, sizeof *b, "a tensor");
+    const bool is_read = classifier->elements != n || (safetensors_read_float(s, wte, a, err) &&
+                                                       safetensors_read_float(s, classifier, b, err));
+    const bool is_equal = is_read && classifier->elements == n && !memcmp(a, b, n * sizeof *a);
+    free(a);
+    free(b);
+    if (is_equal || !is_read) { return is_equal; }
+    return fail(err, "%s: tensor %s differs from %s: this program's GPT-2 has one for both",
+                s->files[classifier->file].path, CLASSIFIER, wte->name);
 }
 
 // Reads a tensor of a block to b->ours, in our layout. Fails if it is missing, has another shape, or is not finite.

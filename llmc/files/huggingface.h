@@ -72,6 +72,9 @@ bool tensor_is_finite(const float* x, size_t n, const char* path, const char* na
 // The same of a whole tensor of files.
 bool safetensor_is_finite(const SafeTensors* s, const SafeTensor* t, Error* err);
 
+// Fails if a Hugging Face model has a classifier that is not its wte.
+bool hf_check_tied(const SafeTensors* s, Error* err);
+
 // Reads the tensor of a row of the table of parameters and of a layer from an open Hugging Face model to b->ours.
 bool hf_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t, int layer, Error* err);
 

@@ -40,7 +40,7 @@ static bool open_hf(ModelFile* m, Error* err) {
     if (!load_config(m->path, false, &m->shape, err) || !safetensors_open_folder(&m->hf, m->path, err)) {
         return false;
     }
-    if (hf_check_size(m, err) && hf_check_layers(m, err)) { return true; }
+    if (hf_check_size(m, err) && hf_check_layers(m, err) && hf_check_tied(&m->hf, err)) { return true; }
     safetensors_close(&m->hf);
     return false;
 }

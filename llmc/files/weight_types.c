@@ -43,7 +43,7 @@ static float rounded_product(float x, float y) { return (float)((double)x * (dou
 static void encode_q8_0(void* out, const float* in, size_t n) {
     char* to = out;
     for (; n > 0; n -= BLOCK, in += BLOCK, to += 2 + BLOCK) {
-        const float d = largest(in) / 127, inverse = d == 0 ? 0 : 1 / d;
+        const float d = largest(in) / 127, inverse = isfinite(1 / d) ? 1 / d : 0; // of a denormal it is not finite
         put_u16(to, fp16_nearest(d));
         for (int i = 0; i < BLOCK; i++) { to[2 + i] = (char)(int)roundf(rounded_product(in[i], inverse)); }
     }

@@ -247,7 +247,9 @@ static void check_chunk(Mixer* m, const Chunk* c) {
     enum { MAX_SHOWN = 5 };
     if (c->ok) { return; }
     if (c->skip == NOT_SKIPPED) { fatal("%s", c->error); }
-    if (!m->options->skip_bad) { fatal("%s; --skip_bad 1 leaves out such documents and goes on", c->error); }
+    if (!m->options->skip_bad) {
+        fatal("%s%s", c->error, prepare_advice(m->options, "; --skip_bad 1 leaves out such documents and goes on"));
+    }
     if (c->was_taken) { return; }
     if (m->bad_shown < MAX_SHOWN) { notice("left out: %s", c->error); }
     if (m->bad_shown++ == MAX_SHOWN) { notice("left out: more, which are only counted"); }

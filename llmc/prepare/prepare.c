@@ -166,9 +166,7 @@ static uint64_t choose_val_size(const PrepareOptions* o, const Tokenizer* t) {
 static void check_ends(const PrepareOptions* o) {
     Error err;
     for (size_t i = 0; i < o->num_inputs && !is_standard_input(o); i++) { reader_check_file(o, i); }
-    char* folder = path_folder(o->out);
-    if (!make_directories(folder, &err)) { fatal("--out %s", err.text); }
-    free(folder);
+    if (!make_parent(o->out, &err)) { fatal("--out %s", err.text); }
 }
 
 // Ends the program because the input does not suffice for one shard. Removes the manifest, which records none.

@@ -21,6 +21,8 @@ void prepare_options_help(void) {
     options_print_help(&TABLE, 1);
 }
 
+const char* prepare_advice(const PrepareOptions* o, const char* advice) { return o->out ? advice : ""; }
+
 bool is_standard_input(const PrepareOptions* o) {
     return o->num_inputs == 1 && strcmp(o->inputs[0], "-") == 0;
 }

@@ -72,5 +72,8 @@ void prepare_options_free(PrepareOptions* o);
 // Prints the help of ./prepare to standard output.
 void prepare_options_help(void);
 
+// Returns `advice`, which ends an error of ./prepare; "" where another program reads texts (eval --text).
+const char* prepare_advice(const PrepareOptions* o, const char* advice);
+
 // Returns true if the input is standard input ("-").
 bool is_standard_input(const PrepareOptions* o);

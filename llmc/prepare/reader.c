@@ -11,7 +11,7 @@ InputFormat input_format(const PrepareOptions* o, const char* path) {
     if (o->format == format_parquet) { return FORMAT_PARQUET; }
     if (strcmp(path, "-") == 0) { return FORMAT_TEXT; }
     if (!read_begin(path, begin, sizeof begin, &err)) {
-        fatal("%s; a pipe is read by cat ... | ./prepare - ...", err.text);
+        fatal("%s%s", err.text, prepare_advice(o, "; a pipe is read by cat ... | ./prepare - ..."));
     }
     if (is_parquet(begin, sizeof begin)) { return FORMAT_PARQUET; }
     if (name_ends_with(path, ".parquet")) { return FORMAT_PARQUET; } // it says what is wrong with the file
@@ -53,7 +53,8 @@ static bool reader_open_file(Reader* r) {
     char last = '\n';
     r->is_open = stream_open(&r->stream, is_standard_input(o) ? NULL : path, &r->err);
     const bool checks = r->format == FORMAT_TEXT && r->at.offset == 0 && o->format != format_text;
-    const bool ok = r->is_open && (!checks || stream_check_text(&r->stream, &r->err)) &&
+    const char* advice = prepare_advice(o, "; ./prepare --format text takes it as it is");
+    const bool ok = r->is_open && (!checks || stream_check_text(&r->stream, advice, &r->err)) &&
                     stream_skip(&r->stream, r->at.offset, &last, &r->err);
     r->is_at_line_start = last == '\n';
     return ok;

@@ -62,14 +62,13 @@ static bool stream_fill(Stream* s, size_t* added, Error* err) {
     return true;
 }
 
-bool stream_check_text(Stream* s, Error* err) {
+bool stream_check_text(Stream* s, const char* advice, Error* err) {
     const size_t looked_at = 8000;
     for (size_t added = 1; s->bytes < looked_at && added > 0;) {
         if (!stream_fill(s, &added, err)) { return false; }
     }
     const char* zero = memchr(s->text, 0, min_size(s->bytes, looked_at));
-    return !zero || fail(err, "%s: byte %td is 0, so this is not text: leave it out; ./prepare --format text takes it "
-                              "as it is", s->path, zero - s->text);
+    return !zero || fail(err, "%s: byte %td is 0, so this is not text: leave it out%s", s->path, zero - s->text, advice);
 }
 
 // Frees the part of the buffer that was read.

@@ -24,9 +24,9 @@ bool stream_open(Stream* s, const char* path, Error* err);
 // Frees it. Harmless after a failure of stream_open(), and a second time.
 void stream_close(Stream* s);
 
-// Fails if a 0 is among the first 8000 bytes, as in most files that are no text; git judges so too. Call it before all
-// else: it takes nothing.
-bool stream_check_text(Stream* s, Error* err);
+// Fails if a 0 is among the first 8000 bytes, as in most files that are no text; git judges so too. `advice` ends the
+// error. Call it before all else: it takes nothing.
+bool stream_check_text(Stream* s, const char* advice, Error* err);
 
 // Reads the next line with its end, or its first `limit` bytes if it is longer. Sets `bytes`, 0 at the end of the file,
 // and `line`, which lives until the next call. Fails if the file cannot be read, is damaged or cut short.

@@ -112,7 +112,11 @@ a_run_is_summed_up() {
 a_file_of_weights_is_described() {
     # 123 positions: byte 8 of llm.c's form is '{', as in safetensors
     must "$train" --model L=1,H=1,C=8,T=123,V=257 --tokenizer bytes $data --max_steps 1 $quiet --out "$dir/run"
-    must "$train" export llmc --init "$dir/run/step_00000001" --out "$dir/model.bin"
+    must "$train" export llmc --init "$dir/run/step_00000001" --out "$dir/new/model.bin" # makes the folder
+    must "$train" export llmc --init "$dir/run/step_00000001" --out "$dir/model.bin" --force
+    ln -s nowhere "$dir/link"
+    expect 2 'link is there already: nothing was written' "$train" export llmc --init "$dir/run/step_00000001" \
+        --out "$dir/link" --force
     expect 0 'all tensors fp32' "$train" info "$dir/model.bin"
     expect 0 'checkpoint.b2sums is right' "$train" info "$dir/run/step_00000001/model.safetensors"
 }

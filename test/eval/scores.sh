@@ -42,6 +42,7 @@ texts_examples_and_core_are_scored() {
     expect 1 'empty.txt: there is nothing to score in it' $eval --text "$dir/empty.txt"
     expect 1 'nowhere.txt' $eval --text "$dir/nowhere.txt"
     expect 1 'mmlu.jsonl:1: no field "text"' $eval --text test/golden/eval/mmlu.jsonl
+    grep -q 'skip_bad' "$dir/err" && note "an option that eval does not have"
     must $eval --text test/golden/eval/mmlu.jsonl --field question
     expect 2 '--stride 49 is more than --seq_len 48' $eval --text test/golden/eval/text.txt --seq_len 48 --stride 49
     expect 1 'eval_data/language_understanding/hellaswag.jsonl: cannot open' $eval --eval_data "$dir"

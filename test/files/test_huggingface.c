@@ -10,7 +10,7 @@
 typedef struct {
     const char *prefix, *type;
     int files;             // into which the tensors are dealt
-    bool extras;           // mask buffers and the classifier's weight beside them
+    int extras;            // 1: mask buffers and the classifier's weight beside them; 2: another weight than wte
     const char *left_out, *with_nan, *with_shape; // tensors, by name
 } FolderOptions;
 
@@ -70,15 +70,16 @@ static void write_part(const char* folder, const Model* m, const FolderOptions* 
             }
         }
         static const unsigned char ones[MAX_T * MAX_T] = {1};
-        static const float head[V * C] = {7};
+        tensor_fetch(m->g.backend, &b, &m->g.params_table.row[0], 0, &block); // wte
+        if (o->extras == 2) { b.file[V * C - 1] += 1; }
         const size_t classifier[2] = {V, C};
         if (!o->extras || part) { continue; }
         if (pass == 0) {
             safetensors_declare(&w, "h.0.attn.bias", "U8", mask, 4, sizeof ones);
-            safetensors_declare(&w, "lm_head.weight", "F32", classifier, 2, sizeof head);
+            safetensors_declare(&w, "lm_head.weight", "F32", classifier, 2, V * C * sizeof *b.file);
         } else {
             must(safetensors_write(&w, ones, sizeof ones, &err), &err);
-            must(safetensors_write(&w, head, sizeof head, &err), &err);
+            must(safetensors_write(&w, b.file, V * C * sizeof *b.file, &err), &err);
         }
     }
     must(safetensors_finish(&w, NULL, &err), &err);
@@ -105,11 +106,11 @@ TEST(folders_of_all_kinds_give_the_same_weights) {
         {"transformer.", "F32", 1, false, NULL, NULL, NULL}, {"", "F32", 1, false, NULL, NULL, NULL},
         {"", "F32", 1, true, NULL, NULL, NULL},              {"transformer.", "F16", 1, false, NULL, NULL, NULL},
         {"transformer.", "BF16", 1, true, NULL, NULL, NULL}, {"transformer.", "F32", 2, true, NULL, NULL, NULL},
-        {"", "BF16", 3, false, NULL, NULL, NULL}};
+        {"", "BF16", 3, false, NULL, NULL, NULL},            {"", "F32", 1, true, "wte.weight", NULL, NULL}};
     Error err;
     Model* m = open_model(C);
     fill_weights(m);
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 8; i++) {
         Model* h = open_model(C);
         GPT2Config shape;
         char* folder = write_folder(m, &kinds[i]);
@@ -148,6 +149,14 @@ TEST(weights_that_do_not_fit_are_named) {
     const FolderOptions nan_in_part = {"transformer.", "BF16", 2, false, NULL, "wpe.weight", NULL};
     expect_weights_refused(&nan_in_part, "model-00002-of-00002.safetensors",
                            "tensor transformer.wpe.weight: element 3 is not finite");
+}
+
+TEST(a_classifier_that_is_not_wte_is_refused) {
+    const FolderOptions other = {"transformer.", "F32", 1, 2, NULL, NULL, NULL};
+    expect_weights_refused(&other, "model.safetensors",
+                           "tensor lm_head.weight differs from transformer.wte.weight: this program's GPT-2 has one");
+    const FolderOptions bare = {"", "F32", 1, 2, NULL, NULL, NULL};
+    expect_weights_refused(&bare, "model.safetensors", "tensor lm_head.weight differs from wte.weight");
 }
 
 TEST(parts_that_are_missing_are_named) {
