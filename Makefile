@@ -9,7 +9,8 @@
 #
 #   config=release|debug|sanitize   optimized (default); for the debugger; checks of addresses and undefined behaviour
 #   LEVELS="generic avx2 ..."       instruction sets to build CPU kernels for; the program takes the best it can run
-#   CC=gcc|clang ARCH=...           compiler, and its -march for everything but CPU kernels; default: the compiler's
+#   CC=gcc|clang ARCH=...           compiler, and its -march for what LEVELS leaves open; default: the compiler's
+#   CFLAGS=... LDFLAGS=...          further flags in C, and for linking; they come before ours
 #   MPI=0|1 NCCL=0|1                several processes; default: 1 if mpicc, or nccl.h, is found
 #   ZLIB=0|1 ZSTD=0|1 SNAPPY=0|1    compressed input of ./prepare; default: 1 if the library's headers are found
 #   CUDNN=0|1                       attention by cuDNN too; default: 1 if cuDNN and its frontend's headers are found
@@ -18,6 +19,7 @@
 #   CUDA_TYPES="fp32 bf16 fp16"     storage types to build its kernels for
 
 MAKEFLAGS += --no-builtin-rules
+.DELETE_ON_ERROR:
 hash := \#
 config ?= release
 BUILD  := build/$(config)
@@ -30,9 +32,13 @@ OPT = $(OPT_$(config))
 # Never -ffast-math: NaN must stay NaN.
 FLAGS    = $(OPT) $(if $(ARCH),-march=$(ARCH)) -ffp-contract=fast -fno-math-errno -fno-trapping-math -D_GNU_SOURCE \
     -Wall -Wextra -MMD -MP $(COMPILER_FLAGS)
-CFLAGS   = -std=c11 $(FLAGS)
-LDFLAGS  = $(filter -fsanitize%,$(OPT)) -Wl,-z,relro,-z,now $(OPENMP) \
+C_FLAGS    = $(CFLAGS) -std=c11 $(FLAGS)
+LINK_FLAGS = $(LDFLAGS) $(filter -fsanitize%,$(OPT)) -Wl,-z,relro,-z,now $(OPENMP) \
     -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib'
+# links C++ and C: by the compiler whose OpenMP is that of $(CC)
+ifeq ($(origin CXX),default)
+CXX := $(if $(findstring clang,$(CC)),$(subst clang,clang++,$(CC)),g++)
+endif
 # everything but the kernels, which take no data from others
 HARDEN  := $(if $(filter release,$(config)),-fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 
@@ -68,6 +74,7 @@ WITH_MPI = OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC)
 # Optional: the CUDA toolkit. Without it only the CPU half is built.
 CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),/usr/local/cuda)
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
+NVCC_RELEASE := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p'))
 KNOWN      = $(patsubst compute_%,%,$(if $(NVCC),$(shell $(NVCC) --list-gpu-arch)))
 ALL_GPUS   = $(filter 75 80 86 89 90 100 120,$(KNOWN))
 HERE       = $(filter $(KNOWN),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
@@ -123,29 +130,30 @@ CPU_OBJECTS  := $(FP32_OBJECTS) $(LEVELS:%=$(BUILD)/cpu/bf16/%.o) $(subst /fp32/
 MPI_LIBRARY := $(if $(filter 1,$(MPI)),$(BUILD)/libgpt2_mpi.so)
 FOR_MPI     := -Wl,--dynamic-list=llmc/comm/program.list
 $(MPI_LIBRARY): llmc/comm/mpi.c $(BUILD)/settings
-	$(WITH_MPI) $(CFLAGS) $(HARDEN) -fPIC -shared $(LDFLAGS) $< -o $@
+	$(WITH_MPI) $(C_FLAGS) $(HARDEN) -fPIC -shared $(LINK_FLAGS) $< -o $@
 
 train_gpt2 train_gpt2cu prepare: %: $(BUILD)/%
 	@ln -sf $< $@
 $(BUILD)/train_gpt2: $(MAIN_OBJECT) $(CPU_OBJECTS) $(LIBRARY) | $(MPI_LIBRARY)
-	$(CC) $(LDFLAGS) $(FOR_MPI) $^ -o $@ $(LDLIBS)
+	$(CC) $(LINK_FLAGS) $(FOR_MPI) $^ -o $@ $(LDLIBS)
 $(BUILD)/prepare: $(BUILD)/data/prepare.o $(LIBRARY)
-	$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
+	$(CC) $(LINK_FLAGS) $^ -o $@ $(LDLIBS)
 $(LIBRARY): $(HOST_OBJECTS)
 	@rm -f $@
 	ar rcs $@ $^
 $(CPU_OBJECTS): $(BUILD)/cpu/%.o: train_gpt2.c $(BUILD)/settings | check-packages
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(KERNEL_OPT_$(config)) $(LEVEL_$(*F)) -DFLOATX=$(*D) -DLEVEL=$(*F) -c $< -o $@
+	$(CC) $(C_FLAGS) $(KERNEL_OPT_$(config)) $(LEVEL_$(*F)) -DFLOATX=$(*D) -DLEVEL=$(*F) -c $< -o $@
 $(BUILD)/%.o: %.c $(BUILD)/settings | check-packages
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(HARDEN) $(FLAGS_$*) -c $< -o $@
-$(BUILD)/llmc/tokenizer/tokenizer_data.o: llmc/tokenizer/tokenizer_data.S data/gpt2_tokenizer.bin
+	$(CC) $(C_FLAGS) $(HARDEN) $(FLAGS_$*) -c $< -o $@
+$(BUILD)/llmc/tokenizer/tokenizer_data.o: llmc/tokenizer/tokenizer_data.S data/gpt2_tokenizer.bin \
+        $(BUILD)/settings
 	@mkdir -p $(@D)
 	$(CC) -c $< -o $@
 
 # for --version: the commit is not asked of a repository around this folder
-COMMIT = $(shell git describe --always --dirty 2>/dev/null)
+COMMIT = $(shell git -c safe.directory='*' describe --always --dirty 2>/dev/null)
 FLAGS_llmc/base/release := $(if $(wildcard .git),-DBUILD_COMMIT='"$(COMMIT)"')
 FLAGS_llmc/commands/version := $(NCCL_FLAGS) $(if $(filter 1,$(CUDNN)),-DHAS_CUDNN)
 
@@ -181,17 +189,24 @@ $(if $(OPT),,$(error config=$(config) is not one of release, debug, sanitize, th
 
 $(shell mkdir -p $(BUILD))
 # Builds again when flags have changed: objects depend on files that hold them.
-# $(call record,FILE,TEXT): writes TEXT to FILE if FILE holds another text
-differ = $(filter-out $(1),$(2))$(filter-out $(2),$(1))
-record = $(if $(call differ,$(file <$(BUILD)/$(1)),$(2)),$(file >$(BUILD)/$(1),$(2)))
-$(call record,settings,$(CC) $(CFLAGS) $(KERNEL_OPT_$(config)) $(TEST_OPT_$(config)) $(HARDEN) $(LDFLAGS) $(MPI))
-$(call record,cuda_settings,$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS))
+# $(call record,FILE,TEXT): writes TEXT to FILE if FILE holds another text. Where nothing is built (make -n, make help),
+# FILE only counts as changed.
+differ  = $(filter-out $(1),$(2))$(filter-out $(2),$(1))
+OPTIONS := $(filter-out --%,$(firstword -$(MAKEFLAGS)))
+BUILDS  := $(if $(findstring n,$(OPTIONS))$(findstring q,$(OPTIONS)),,$(filter-out help clean uninstall dist,\
+    $(or $(MAKECMDGOALS),all)))
+write   = $(if $(BUILDS),$(file >$(BUILD)/$(1),$(2)),$(eval .PHONY: $(BUILD)/$(1)))
+record  = $(if $(call differ,$(file <$(BUILD)/$(1)),$(2)),$(call write,$(1),$(2)))
+$(call record,settings,$(CC) $(C_FLAGS) $(KERNEL_OPT_$(config)) $(TEST_OPT_$(config)) $(HARDEN) $(LINK_FLAGS) $(MPI))
+$(call record,cuda_settings,$(NVCC) $(NVCC_RELEASE) $(NVCCFLAGS) $(NCCL_FLAGS))
 $(call record,cuda_link_settings,$(CUDA_TYPES))
 FLAGGED := llmc/base/release llmc/commands/version llmc/prepare/compression
 # when these have changed, all programs are linked again
-$(call record,file_settings,$(foreach f,$(FLAGGED),$(FLAGS_$(f))) $(LDLIBS) $(LEVELS))
+$(call record,file_settings,$(foreach f,$(FLAGGED),$(FLAGS_$(f))) $(LDLIBS) $(LEVELS) $(HOST_SOURCES))
 $(FLAGGED:%=$(BUILD)/%.o): $(BUILD)/file_settings
 %settings: ;
+# a program would open the one of an earlier build
+$(if $(BUILDS),$(if $(MPI_LIBRARY),,$(shell rm -f $(BUILD)/libgpt2_mpi.so)))
 
 # A source that was moved or deleted, and that a dependency file still names, stops no build.
 llmc/%: ;

@@ -68,12 +68,12 @@ refuse() {
     echo "error: missing:$missing; $*" >&2
     exit 1
 }
-command="apt-get install -y --no-install-recommends$missing"
-by_hand="run: sudo sh -c 'apt-get update && $command'"
+command="apt-get install -y --no-install-recommends"
+by_hand="run: sudo sh -c 'apt-get update && $command$missing'"
 have apt-get || refuse "install them with your package manager (these are Debian's names)"
 if [ "$(id -u)" = 0 ]; then sudo=
 elif have sudo && [ -t 0 ]; then
-    printf 'Run "sudo %s"? [y/N] ' "$command" >&2
+    printf 'Run "sudo %s"? [y/N] ' "$command$missing" >&2
     read -r answer
     case $answer in y* | Y*) sudo=sudo ;; *) refuse "$by_hand" ;; esac
 else refuse "$by_hand"; fi
@@ -81,7 +81,13 @@ else refuse "$by_hand"; fi
 . "$(dirname "$0")/progress.sh"
 log=$(mktemp)
 last_line() { tr '\r' '\n' <"$log" | grep . | tail -n 1 | cut -c 1-100; }
-install() { $sudo apt-get update && $sudo env DEBIAN_FRONTEND=noninteractive $command; }
+install() { $sudo apt-get update && $sudo env DEBIAN_FRONTEND=noninteractive $command "$@"; }
+install_all() { # PACKAGES
+    [ -z "$1" ] || with_progress last_line "$log" install $1 ||
+        refuse "'$command$1' failed; its whole output is in $log"
+}
 echo "installing:$missing"
-with_progress last_line "$log" install || refuse "'$command' failed; its whole output is in $log"
+install_all "$needed"
+needed= # so what is missing now is no error
+install_all "$wanted"
 rm -f "$log"

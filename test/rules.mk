@@ -56,18 +56,18 @@ EMU_LINKED   := $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(LIBRARY)
 TEST_FORMS := $(BUILD)/test/check/test_attention_forms.o
 $(TEST_FORMS): test/check/test_attention_forms.c $(BUILD)/settings | check-packages
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -I. -c $< -o $@
+	$(CC) $(C_FLAGS) -I. -c $< -o $@
 $(EMU_BUILD)/test_attention_forms: $(TEST_FORMS) $(EMU_LINKED)
-	$(CXX) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS)
+	$(CXX) $(EMU_LINK_$(EMU)) $(LINK_FLAGS) $^ -o $@ $(LDLIBS)
 # the same on a GPU
 $(BUILD)/cuda_test_attention_forms: $(TEST_FORMS) $(CUDA_LINKED)
-	$(CXX) $(LDFLAGS) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
+	$(CXX) $(LINK_FLAGS) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
 $(EMU_BUILD)/test_full_size: test/test_full_size.cu $(EMU_LINKED)
 	$(EMUCC) -Wno-deprecated-enum-enum-conversion $< $(filter %.o %.a,$^) -o $@ $(if $(OPENMP),-lgomp) $(LDLIBS)
 EMU_LINK_check    := -fsanitize=undefined
 EMU_LINK_coverage := --coverage
 $(EMU_BUILD)/train_gpt2cu: $(MAIN_OBJECT) $(EMU_LINKED) | $(MPI_LIBRARY)
-	$(CXX) $(EMU_LINK_$(EMU)) $(LDFLAGS) $(FOR_MPI) -Wl,-rpath,'$$ORIGIN/../$(config)' $^ -o $@ $(LDLIBS)
+	$(CXX) $(EMU_LINK_$(EMU)) $(LINK_FLAGS) $(FOR_MPI) -Wl,-rpath,'$$ORIGIN/../$(config)' $^ -o $@ $(LDLIBS)
 
 # ----------------------------------------------------------------------------------------------------------------------
 # tests
@@ -77,10 +77,10 @@ $(EMU_BUILD)/train_gpt2cu: $(MAIN_OBJECT) $(EMU_LINKED) | $(MPI_LIBRARY)
 AMX_EMULATED := $(BUILD)/amx_emulated/bf16/amx.o
 $(AMX_EMULATED): train_gpt2.c $(wildcard test/amx/*.h) $(BUILD)/settings | check-packages
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Itest/amx $(LEVEL_amx) -DFLOATX=bf16 -DLEVEL=amx -c $< -o $@
+	$(CC) $(C_FLAGS) -Itest/amx $(LEVEL_amx) -DFLOATX=bf16 -DLEVEL=amx -c $< -o $@
 $(BUILD)/amx_emulated/backends.o: llmc/train/backends.c test/amx/processor.h $(BUILD)/settings | check-packages
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -include test/amx/processor.h -c $< -o $@
+	$(CC) $(C_FLAGS) -include test/amx/processor.h -c $< -o $@
 WITH_AMX := $(BUILD)/amx_emulated/backends.o $(AMX_EMULATED) $(filter-out %/amx.o,$(CPU_OBJECTS))
 EMULATES_AMX := $(if $(IS_X86),$(shell grep -w avx512_bf16 /proc/cpuinfo 2>/dev/null | grep -vw amx_bf16))
 TEST_BACKENDS := $(if $(EMULATES_AMX),$(WITH_AMX),$(CPU_OBJECTS))
@@ -89,7 +89,7 @@ TEST_SOURCES := $(filter-out test/amx/%,$(wildcard test/test_*.c test/*/test_*.c
 TESTS := $(addprefix $(BUILD)/,$(notdir $(TEST_SOURCES:.c=)))
 vpath test_%.c $(sort $(dir $(TEST_SOURCES)))
 $(TESTS): $(BUILD)/test_%: test_%.c $(LIBRARY) $(BUILD)/settings | check-packages
-	$(CC) $(CFLAGS) $(TEST_OPT_$(config)) -I. $(LDFLAGS) $< $(filter %.o,$^) $(LIBRARY) -o $@ $(LDLIBS)
+	$(CC) $(C_FLAGS) $(TEST_OPT_$(config)) -I. $(LINK_FLAGS) $< $(filter %.o,$^) $(LIBRARY) -o $@ $(LDLIBS)
 BACKEND_TESTS := $(addprefix $(BUILD)/,\
     test_backends test_operations test_cpu test_matmul test_attention test_attention_forms test_gpt2 test_generate \
     test_score)
@@ -99,14 +99,14 @@ $(filter-out $(BACKEND_TESTS),$(TESTS)): $(CPU_OBJECTS)
 ifneq ($(filter amx,$(LEVELS)),)
 TESTS += $(BUILD)/test_amx
 $(BUILD)/test_amx: test/amx/test_amx.c $(LIBRARY) $(BUILD)/settings | check-packages
-	$(CC) $(CFLAGS) -I. -Itest/amx $(LEVEL_amx) $(LDFLAGS) $< $(LIBRARY) -o $@ $(LDLIBS)
+	$(CC) $(C_FLAGS) -I. -Itest/amx $(LEVEL_amx) $(LINK_FLAGS) $< $(LIBRARY) -o $@ $(LDLIBS)
 endif
 
 # programs for the tests of several processes
 COMPARER   := $(BUILD)/compare_checkpoints
 RANK_TOOLS := $(COMPARER) $(if $(MPI_LIBRARY),$(BUILD)/count_collectives.so)
 $(COMPARER): $(BUILD)/%: test/%.c $(LIBRARY) $(BUILD)/settings | check-packages
-	$(CC) $(CFLAGS) -I. $(LDFLAGS) $< $(LIBRARY) -o $@ $(LDLIBS)
+	$(CC) $(C_FLAGS) -I. $(LINK_FLAGS) $< $(LIBRARY) -o $@ $(LDLIBS)
 $(BUILD)/count_collectives.so: test/comm/count_collectives.c
 	@mkdir -p $(@D)
 	$(WITH_MPI) -O1 -fPIC -shared $< -o $@
@@ -122,13 +122,13 @@ GENERIC := $(BUILD)/cpu/fp32/generic.o
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/%,$(wildcard test/fuzz/fuzz_*.c))
 fuzzers: $(FUZZERS)
 $(FUZZERS): $(BUILD)/%: test/fuzz/%.c $(GENERIC) $(LIBRARY)
-	$(CC) $(CFLAGS) -I. -fsanitize=fuzzer $(LDFLAGS) $< $(GENERIC) $(LIBRARY) -o $@ $(LDLIBS)
+	$(CC) $(C_FLAGS) -I. -fsanitize=fuzzer $(LINK_FLAGS) $< $(GENERIC) $(LIBRARY) -o $@ $(LDLIBS)
 
 # the same targets without libFuzzer: build/sanitize/mutate_* with config=sanitize (test/fuzz/mutate.c)
 MUTATORS := $(patsubst test/fuzz/fuzz_%.c,$(BUILD)/mutate_%,$(wildcard test/fuzz/fuzz_*.c))
 mutators: $(MUTATORS)
 $(MUTATORS): $(BUILD)/mutate_%: test/fuzz/fuzz_%.c test/fuzz/mutate.c $(GENERIC) $(LIBRARY)
-	$(CC) $(CFLAGS) -MF $@.d -I. $(LDFLAGS) $< test/fuzz/mutate.c $(GENERIC) $(LIBRARY) -o $@ $(LDLIBS)
+	$(CC) $(C_FLAGS) -MF $@.d -I. $(LINK_FLAGS) $< test/fuzz/mutate.c $(GENERIC) $(LIBRARY) -o $@ $(LDLIBS)
 
 # Headers that must compile alone, as C11; those of a .c file do, which includes them first (test/rooms.sh). Those that
 # .cu files include must compile as C++20 too.
@@ -139,7 +139,7 @@ CPP_HEADERS := llmc/model/backend.h llmc/base/rng.h llmc/base/rounding.h $(wildc
     $(shell grep -l '^BEGIN_C' llmc/*/*.h)
 headers: check-packages
 	@for h in $(HEADERS); do \
-	    $(CC) $(CFLAGS) -Wno-unused-function -Wno-unused-const-variable -Werror -MF /dev/null -fsyntax-only \
+	    $(CC) $(C_FLAGS) -Wno-unused-function -Wno-unused-const-variable -Werror -MF /dev/null -fsyntax-only \
 	        -include $$h -x c /dev/null || exit 1; \
 	done; echo "$(words $(HEADERS)) headers compile alone as C11"
 	@! command -v $(CXX) >/dev/null || { \

@@ -12,13 +12,13 @@ GENCODE      := $(foreach sm,$(GPUS),-gencode arch=compute_$(sm),code=sm_$(sm)) 
 NVCCFLAGS     = $(or $(NVCC_$(config)),$(OPT)) -lineinfo -std=c++20 -D_GNU_SOURCE $(GENCODE) --threads 0 \
     -Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas $(if $(OPENMP),-Xcompiler -fopenmp) -Xptxas -v $(SMALLER)
 # A quarter of the size for a third more time, so not for a single GPU; not all drivers of CUDA 12 can unpack it.
-SMALLER      := $(if $(and $(NVCC),$(word 2,$(GPUS))),$(if $(findstring release 12.,$(shell $(NVCC) --version)),,\
+SMALLER      := $(if $(and $(NVCC),$(word 2,$(GPUS))),$(if $(filter 12.%,$(NVCC_RELEASE)),,\
     -compress-mode=size))
 CUDNN_OBJECT  := $(if $(filter 1,$(CUDNN)),$(BUILD)/attention_cudnn.o)
 CUDA_LIBS     := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -static-libstdc++ -lcudart_static -lrt
 CUDA_LINKED   := $(CUDA_OBJECTS) $(CUDNN_OBJECT) $(BUILD)/reached.o $(FP32_OBJECTS) $(LIBRARY)
 $(BUILD)/train_gpt2cu: $(MAIN_OBJECT) $(CUDA_LINKED) $(BUILD)/cuda_link_settings | $(MPI_LIBRARY)
-	$(CXX) $(LDFLAGS) $(FOR_MPI) $(filter-out %settings,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
+	$(CXX) $(LINK_FLAGS) $(FOR_MPI) $(filter-out %settings,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
 # cuBLASLt's, NCCL's and cuDNN's functions that they call: these libraries are opened by the program
 $(BUILD)/reached.list: $(CUDA_OBJECTS) $(CUDNN_OBJECT)
 	nm -u $^ | sed -nE 's/^ *U ((cublasLt|nccl|cudnn)[A-Z][A-Za-z0-9]*)$$/REACH \1/p' | sort -u >$@
