@@ -90,13 +90,17 @@ a_collective_that_fails_ends_the_run() {
     done
 }
 
-gpus_follow_a_ramp_and_run_late() {
+# NCCL's queue runs as late as it may (EMU_LAZY=1), or as early (2): before backward, if it did not wait for it.
+gpus_follow_a_ramp_and_run_late_or_early() {
     ramp="$gpu --batch_ramp 16:300 --max_steps 6 --save_every 6 --val_every 0"
     must "$cuda" $ramp $data --batch_size 4 --out "$dir/one"
     must ranks 4 "$cuda" $ramp $data --batch_size 1 --out "$dir/four"
     same "$dir/one" "$dir/four"
-    must env EMU_LAZY=1 EMU_ORDER=3 "$cuda" $ramp $data --batch_size 2 --gpus 2 --zero 1 --out "$dir/lazy"
-    same "$dir/one" "$dir/lazy"
+    for lazy in 1 2; do
+        must env EMU_LAZY=$lazy EMU_ORDER=3 "$cuda" $ramp $data --batch_size 2 --gpus 2 --zero $((2 - lazy)) \
+            --out "$dir/lazy$lazy"
+        same "$dir/one" "$dir/lazy$lazy"
+    done
 }
 
 gpus_in_bf16_give_the_same_bits_with_and_without_zero() {
@@ -104,9 +108,11 @@ gpus_in_bf16_give_the_same_bits_with_and_without_zero() {
         must "$cuda" $gpu $data --dtype bf16 --grad_clip 0 --batch_size 2 --gpus 2 --max_steps 4 --val_every 0 \
             --save_every 4 --zero $zero --out "$dir/$zero"
     done
-    must env EMU_LAZY=1 "$cuda" $gpu $data --dtype bf16 --grad_clip 0 --batch_size 2 --gpus 2 --max_steps 4 \
-        --val_every 0 --save_every 4 --zero 1 --offload optimizer --out "$dir/offloaded"
-    for name in 1 offloaded; do same_checkpoint "$dir/0/step_00000004" "$dir/$name/step_00000004"; done
+    for lazy in 1 2; do
+        must env EMU_LAZY=$lazy "$cuda" $gpu $data --dtype bf16 --grad_clip 0 --batch_size 2 --gpus 2 --max_steps 4 \
+            --val_every 0 --save_every 4 --zero 1 --offload optimizer --out "$dir/offloaded$lazy"
+    done
+    for name in 1 offloaded1 offloaded2; do same_checkpoint "$dir/0/step_00000004" "$dir/$name/step_00000004"; done
 }
 
 # In the first steps of the ramp the second GPU has no window: only the first one's gradient overflows.
