@@ -147,8 +147,7 @@ $(CPU_OBJECTS): $(BUILD)/cpu/%.o: train_gpt2.c $(BUILD)/settings | check-package
 $(BUILD)/%.o: %.c $(BUILD)/settings | check-packages
 	@mkdir -p $(@D)
 	$(CC) $(C_FLAGS) $(HARDEN) $(FLAGS_$*) -c $< -o $@
-$(BUILD)/llmc/tokenizer/tokenizer_data.o: llmc/tokenizer/tokenizer_data.S data/gpt2_tokenizer.bin \
-        $(BUILD)/settings
+$(BUILD)/llmc/tokenizer/tokenizer_data.o: llmc/tokenizer/tokenizer_data.S data/gpt2_tokenizer.bin $(BUILD)/settings
 	@mkdir -p $(@D)
 	$(CC) -c $< -o $@
 

@@ -81,13 +81,8 @@ else refuse "$by_hand"; fi
 . "$(dirname "$0")/progress.sh"
 log=$(mktemp)
 last_line() { tr '\r' '\n' <"$log" | grep . | tail -n 1 | cut -c 1-100; }
-install() { $sudo apt-get update && $sudo env DEBIAN_FRONTEND=noninteractive $command "$@"; }
-install_all() { # PACKAGES
-    [ -z "$1" ] || with_progress last_line "$log" install $1 ||
-        refuse "'$command$1' failed; its whole output is in $log"
-}
+get() { [ -z "$1" ] || $sudo env DEBIAN_FRONTEND=noninteractive $command $1; } # PACKAGES
+install() { $sudo apt-get update && get "$needed" && needed= && get "$wanted"; } # what is missing then is no error
 echo "installing:$missing"
-install_all "$needed"
-needed= # so what is missing now is no error
-install_all "$wanted"
+with_progress last_line "$log" install || refuse "'$command$needed$wanted' failed; its whole output is in $log"
 rm -f "$log"

@@ -68,7 +68,8 @@ bool stream_check_text(Stream* s, const char* advice, Error* err) {
         if (!stream_fill(s, &added, err)) { return false; }
     }
     const char* zero = memchr(s->text, 0, min_size(s->bytes, looked_at));
-    return !zero || fail(err, "%s: byte %td is 0, so this is not text: leave it out%s", s->path, zero - s->text, advice);
+    return !zero || fail(err, "%s: byte %td is 0, so this is not text: leave it out%s", s->path, zero - s->text,
+                         advice);
 }
 
 // Frees the part of the buffer that was read.
