@@ -21,7 +21,9 @@
 MAKEFLAGS += --no-builtin-rules
 .DELETE_ON_ERROR:
 hash := \#
-config ?= release
+# these two count in the command only: other programs' variables have such names
+config := release
+ARCH   :=
 BUILD  := build/$(config)
 OPT_release := -O3
 OPT_debug   := -O0 -g

@@ -2,7 +2,7 @@
 # Runs every test that needs no GPU. Prints progress, the reason for each skip, the seconds of each group and, at the
 # end, the failures again. The last line is `N passed, N failed, N skipped`. Installs missing packages (setup.sh).
 # usage: sh scripts/test.sh [quick|long|GROUP...]
-#   (nothing)   all groups: 10 to 14 minutes on two cores
+#   (nothing)   all groups: 8 to 14 minutes on two cores
 #   quick       the test programs and one small run on each backend: 90 s
 #   long        all groups, each at full length: hours
 #   GROUP...    some groups; an unknown name prints their names

@@ -18,7 +18,7 @@ void choose_wait_policy(char** argv) {
 
 #ifdef _OPENMP
 void use_threads(int count) { omp_set_num_threads(count); }
-int max_threads(void) { return omp_get_max_threads(); }
+int max_threads(void) { return min_int(omp_get_max_threads(), MAX_THREADS); }
 int thread_number(void) { return omp_get_thread_num(); }
 #else
 void use_threads(int count) { (void)count; }

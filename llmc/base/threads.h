@@ -28,6 +28,10 @@ void choose_wait_policy(char** argv);
 // loads a library, and if that fails, libgomp ends the program.
 void use_threads(int count);
 
-// Return how many there will be, and the number of the calling one within its parallel region. Without OpenMP: 1 and 0.
+// No program here runs more; libgomp crashes with OMP_NUM_THREADS=99999.
+enum { MAX_THREADS = 4096 };
+
+// Return how many there will be, at most MAX_THREADS, and the number of the calling one within its parallel region.
+// Without OpenMP: 1 and 0.
 int max_threads(void);
 int thread_number(void);

@@ -4,6 +4,7 @@
 #include "../model/backend.h"
 #include "../base/host_memory.h"
 #include "../base/rounding.h"
+#include "../base/threads.h"
 #include "choices.h"
 #include <sched.h>
 #include <sys/mman.h>
@@ -145,8 +146,8 @@ static inline void cpu_open(int threads, Kernels kernels) {
     cpu.choices = choices_here();
     cpu.threads = 1;
 #ifdef _OPENMP
-    if (threads > 0) { omp_set_num_threads(threads); }
-    cpu.threads = omp_get_max_threads();
+    cpu.threads = threads > 0 ? threads : max_threads();
+    omp_set_num_threads(cpu.threads);
 #else
     if (threads > 1) { fatal("--threads %d: this program was built without OpenMP", threads); }
 #endif

@@ -5,6 +5,7 @@
 // are read: default < preset < checkpoint being resumed < --config file < command line.
 #pragma once
 #include "options.h"
+#include "../base/threads.h"
 #include <jansson.h>
 
 typedef enum { FROM_DEFAULT, FROM_PRESET, FROM_CHECKPOINT, FROM_FILE, FROM_COMMAND_LINE } OptionSource;
@@ -163,7 +164,7 @@ enum {
     FLAG(stochastic_round, 0, TRAIN,                                                                                  \
          "round updated weights to 16 bits at random, in proportion to the distance, instead of to the nearest (with" \
          " --zero 1 the numbers depend on the processes)")                                                            \
-    INT(threads, 0, 1, 4096, "all", MODEL_COMMANDS | INSPECT, "CPU threads; all: OpenMP's choice",                    \
+    INT(threads, 0, 1, MAX_THREADS, "all", MODEL_COMMANDS | INSPECT, "CPU threads; all: OpenMP's choice",             \
         .scope = SCOPE_START)                                                                                         \
     GROUP("processes")                                                                                                \
     INT(gpus, 1, 1, 1024, NULL, TRAIN | EVAL | INFO | BENCH,                                                          \

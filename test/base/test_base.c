@@ -1,5 +1,6 @@
-// base.h: the checksum, whole files, folders, allocated strings, errors.
+// base.h: the checksum, whole files, folders, allocated strings, errors. threads.h: their number.
 #include "test/test.h"
+#include "llmc/base/threads.h"
 
 enum { LONGEST = 100 }; // three rounds of hash64's four lanes, and a tail
 
@@ -222,6 +223,13 @@ TEST(the_folder_of_a_path_is_synced) {
     EXPECT(sync_parent("relative", &err)); // the current folder
     EXPECT(sync_parent("/tmp", &err));     // the root
     EXPECT(!sync_parent("/none/file", &err) && strstr(err.text, "/none: cannot sync the folder"));
+}
+
+TEST(no_more_threads_are_taken_than_the_library_survives) {
+    const int before = max_threads();
+    use_threads(99999);
+    EXPECT(max_threads() == 1 || max_threads() == MAX_THREADS); // 1: built without OpenMP
+    use_threads(before);
 }
 
 TEST_MAIN()
