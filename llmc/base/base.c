@@ -308,12 +308,6 @@ bool is_directory(const char* path) {
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-char* user_path(const char* variable, const char* in_home, const char* name) {
-    const char *folder = getenv(variable), *home = getenv("HOME");
-    if (folder && *folder) { return format("%s/gpt2.c/%s", folder, name); }
-    return home && *home ? format("%s/%s/gpt2.c/%s", home, in_home, name) : NULL;
-}
-
 char* program_path(void) {
     static const char link[] = "/proc/self/exe";
     char* path = realpath(link, NULL);

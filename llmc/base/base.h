@@ -240,11 +240,6 @@ int open_regular(const char* path, size_t* size, Error* err);
 // The same, as a stream, which the caller closes; NULL on failure.
 FILE* fopen_regular(const char* path, Error* err);
 
-// Returns the path of a file of this program in the user's folders (XDG Base Directory Specification):
-// $VARIABLE/gpt2.c/NAME or, if that is not set, ~/IN_HOME/gpt2.c/NAME. Returns NULL if the home folder is not known.
-// The caller frees it.
-char* user_path(const char* variable, const char* in_home, const char* name);
-
 // Returns the path of this program, for execv(): `ps` and nvidia-smi show the name that is executed, which would be
 // "exe" for /proc/self/exe. The caller frees it.
 char* program_path(void);

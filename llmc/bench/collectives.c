@@ -206,7 +206,7 @@ static void bench_collectives(CommBench* b, const TensorTable* table, json_t* ro
 
 static void comm_write(const BenchGiven* given, const Plan* p, int processes, double copy_bandwidth, json_t* rows) {
     json_t* record = bench_record("comm", given, p, p->backend->device_name(), copy_bandwidth, "operations", rows);
-    if (record) { json_object_set_new(record, "processes", json_integer(processes)); }
+    json_object_set_new(record, "processes", json_integer(processes));
     bench_write_json(given->out, "comm.json", record);
 }
 

@@ -10,7 +10,9 @@ static const char PICTURE_STYLE[] =
     "    --speed: #6aa5ff; --memory: #3c5f96; --wrong: #ff9a5c } }\n"
     ".bench text { font-size: 12px; fill: var(--soft) }\n"
     ".bench .name, .bench .title { fill: var(--ink) }\n"
-    ".bench .name { text-anchor: end }\n"
+    ".bench .grid { stroke: var(--edge); fill: none }\n"
+    ".bench .name, .bench .end { text-anchor: end }\n"
+    ".bench .middle { text-anchor: middle }\n"
     ".bench .title { font-weight: 600 }\n";
 
 void picture_begin(FILE* svg, int width, int height, const char* what, const char* style) {

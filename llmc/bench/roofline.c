@@ -4,16 +4,13 @@
 #include "record.h"
 
 static const char ROOFLINE_STYLE[] =
-    ".bench .grid { stroke: var(--edge); fill: none }\n"
     ".bench .roof { stroke: var(--ink); stroke-width: 2; fill: none; stroke-linejoin: round }\n"
     ".bench .paper { stroke: var(--soft); stroke-dasharray: 5 4; fill: none }\n"
     ".bench .by-arithmetic { fill: var(--speed) }\n"
     ".bench .by-memory { fill: var(--wrong) }\n"
     ".bench circle { stroke: #fff; stroke-width: .7 }\n"
     ".bench .mark { text-anchor: middle; fill: #fff; font-size: 10px }\n"
-    ".bench .op { fill: var(--ink) }\n"
-    ".bench .end { text-anchor: end }\n"
-    ".bench .middle { text-anchor: middle }\n";
+    ".bench .op { fill: var(--ink) }\n";
 
 // Edges of the plot, and of the list below it: there, text keeps three quarters of its size on a screen of 400 pixels.
 enum { WIDTH = 530, LEFT = 66, RIGHT = 512, TOP = 66, BOTTOM = 430, LIST = 24, LIST_TOP = BOTTOM + 108, LIST_ROW = 21 };

@@ -49,11 +49,9 @@ int bench_step(const Config* given) {
     json_t* rows = print_step_ops(b, &ops);
     const BenchGiven written = bench_given(c, &plan);
     json_t* record = bench_record("step", &written, &plan, "", (double)NAN, "ops", rows);
-    if (record) {
-        json_object_set_new(record, "mfu_flops",
-                            json_real(gpt2_flops_per_token(&g, plan.T) * (double)plan.total_batch_size));
-        json_object_set_new(record, "element_bytes", json_integer((json_int_t)b->element_bytes));
-    }
+    json_object_set_new(record, "mfu_flops",
+                        json_real(gpt2_flops_per_token(&g, plan.T) * (double)plan.total_batch_size));
+    json_object_set_new(record, "element_bytes", json_integer((json_int_t)b->element_bytes));
     bench_write_json(c->out, "step.json", record);
     return EXIT_DONE;
 }

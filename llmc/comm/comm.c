@@ -2,10 +2,7 @@
 #include "connect.h"
 #include "frame.h"
 
-Comm comm_alone(void) {
-    const Comm comm = {.size = 1, .local_size = 1};
-    return comm;
-}
+Comm comm_alone(void) { return (Comm){.size = 1, .local_size = 1}; }
 
 // Seconds that all ranks have to begin, at least: machines of a cluster start minutes apart (chosen, not measured).
 enum { CONNECT_SECONDS = 300 };

@@ -38,7 +38,7 @@ static void connection_free(Connection* c) {
         free(c->peers[i].part);
         pthread_mutex_destroy(&c->peers[i].sending);
     }
-    if (c->wake >= 0) { close(c->wake); }
+    close(c->wake);
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
     free(c->peers);
@@ -62,7 +62,6 @@ Connection* connection_open(const Launch* launch, double connect_seconds, double
     c->rank = launch->rank;
     c->size = launch->size;
     c->timeout = silence_seconds;
-    c->wake = -1;
     c->peers = alloc_or_die(size, sizeof *c->peers, "connections");
     c->hosts = alloc_or_die(size, HOST_BYTES, "names of hosts");
     if (gethostname(c->hosts[c->rank], HOST_BYTES - 1) != 0) { snprintf(c->hosts[c->rank], HOST_BYTES, "unnamed"); }
@@ -86,10 +85,6 @@ Connection* connection_open(const Launch* launch, double connect_seconds, double
 
 // ---------------------------------------------------------------------------------------------------------------------
 // exchanges: every rank sends its part to rank 0, which waits for all and sends the answer to all
-
-// Rank 0 concatenates the parts into the answer (gather), or checks that they equal its own (broadcast, barrier), whose
-// answer it has already.
-typedef enum { PARTS_MAKE_ANSWER, PARTS_ARE_CHECKED } ExchangeParts;
 
 // Waits for a rank's part of this exchange, or for rank 0's answer to it, and checks its type, number and size.
 static uint8_t* exchange_await(Connection* c, int from, FrameType type, size_t bytes) {
@@ -118,8 +113,9 @@ static void exchange_send(Connection* c, int to, FrameType type, const void* dat
     pthread_mutex_unlock(&p->sending);
 }
 
-static void exchange(Connection* c, FrameType type, ExchangeParts parts, const void* part, size_t bytes, void* answer,
-                     size_t answer_bytes) {
+// Rank 0 concatenates the parts into the answer (gather), or checks that they equal its own (broadcast, barrier), whose
+// answer it has already.
+static void exchange(Connection* c, FrameType type, const void* part, size_t bytes, void* answer, size_t answer_bytes) {
     if (answer_bytes > MAX_FRAME_BYTES) {
         fatal("an exchange of %zu bytes between ranks exceeds the limit of %d", answer_bytes, MAX_FRAME_BYTES);
     }
@@ -134,7 +130,7 @@ static void exchange(Connection* c, FrameType type, ExchangeParts parts, const v
     for (int i = 0; i < c->size; i++) {
         uint8_t* got = i ? exchange_await(c, i, type, bytes) : NULL;
         const void* from = i ? got : part;
-        if (parts == PARTS_MAKE_ANSWER) { memcpy((char*)answer + (size_t)i * bytes, from, bytes); }
+        if (type == FRAME_GATHER) { memcpy((char*)answer + (size_t)i * bytes, from, bytes); }
         else if (bytes && memcmp(from, part, bytes) != 0) {
             watchdog_fatal(c,
                            "rank %d on %s expects another number of bytes than rank 0: they run different programs or "
@@ -149,21 +145,21 @@ static void exchange(Connection* c, FrameType type, ExchangeParts parts, const v
 
 void connection_broadcast(Connection* c, void* data, size_t bytes) {
     const uint64_t expected = bytes;
-    exchange(c, FRAME_BROADCAST, PARTS_ARE_CHECKED, &expected, sizeof expected, data, bytes);
+    exchange(c, FRAME_BROADCAST, &expected, sizeof expected, data, bytes);
 }
 
 void connection_gather(Connection* c, const void* mine, size_t bytes, void* all) {
-    if (bytes) { exchange(c, FRAME_GATHER, PARTS_MAKE_ANSWER, mine, bytes, all, (size_t)c->size * bytes); }
+    if (bytes) { exchange(c, FRAME_GATHER, mine, bytes, all, (size_t)c->size * bytes); }
 }
 
 void connection_barrier(Connection* c) {
-    exchange(c, FRAME_BARRIER, PARTS_ARE_CHECKED, NULL, 0, NULL, 0);
+    exchange(c, FRAME_BARRIER, NULL, 0, NULL, 0);
 }
 
 const char* connection_host(const Connection* c, int rank) { return c->hosts[rank]; }
 
 void connection_close(Connection* c) {
-    exchange(c, FRAME_CLOSE, PARTS_ARE_CHECKED, NULL, 0, NULL, 0);
+    exchange(c, FRAME_CLOSE, NULL, 0, NULL, 0);
     if (c->rank == 0) { watchdog_wait_for_ends(c); }
     watchdog_stop(c);
     connection_free(c);

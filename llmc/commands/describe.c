@@ -1,7 +1,6 @@
 #include "describe.h"
 #include "../files/checkpoint.h"
 #include "../base/json.h"
-#include "../data/dataset.h"
 #include "../files/model_file.h"
 #include "../files/sums.h"
 

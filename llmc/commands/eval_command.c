@@ -92,10 +92,10 @@ int eval_command(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     }
     Tokenizer* tokenizer = opens_tokenizer(c, &plan, scores) ? open_tokenizer(&plan.tokenizer, &plan.shape) : NULL;
     if (scores) { sets = open_scored_sets(c, tokenizer, &plan, &num_sets); }
-    else if (!dataset_open(&data, "--val_data", plan.data.val, plan.data.header, plan.T, plan.shape.vocab_size, &err)) {
-        fatal("%s", err.text);
+    else {
+        open_dataset(&data, "--val_data", plan.data.val, &plan);
+        check_data_tokenizer(&data, "--val_data", tokenizer, c->tokenizer);
     }
-    if (!scores) { check_data_tokenizer(&data, "--val_data", tokenizer, c->tokenizer); }
     check_same_data(comm, 0, scores ? 0 : data.hash, test_sets_hash(sets, num_sets));
     open_model(&g, &plan, comm);
     g.eot = documents_eot(&plan.data, tokenizer);

@@ -136,21 +136,10 @@ static bool write_tokenizer(const Export* e, const char* folder, Error* err) {
     return ok;
 }
 
-// Removes the files that may be in an unfinished folder, and the folder.
-static void remove_unfinished(const char* folder) {
-    static const char* const files[] = {"model.safetensors", "config.json", "generation_config.json"};
-    for (int i = 0; i < 3 + NUM_TOKENIZER_FILES; i++) {
-        char* path = format("%s/%s", folder, i < 3 ? files[i] : TOKENIZER_FILES[i - 3]);
-        unlink(path);
-        free(path);
-    }
-    rmdir(folder);
-}
-
 static bool write_hf(Export* e, const char* folder, Error* err) {
     SafeTensorsWriter w;
     char* path = format("%s/model.safetensors", folder);
-    remove_unfinished(folder); // of an export that was killed
+    checkpoint_remove_unfinished(folder); // of an export that was killed
     bool ok = make_directories(folder, err);
     if (ok) {
         ok = safetensors_create(&w, path, err) && write_safetensors(e, &w, err);
@@ -218,8 +207,7 @@ static bool export_to(Export* e, const ExportFormat* as, const char* out, Error*
     bool ok = make_parent(path, err) && write_temporary(e, as, temporary, err);
     if (ok && rename(temporary, path) != 0) { ok = fail_system(err, path, "rename to it"); }
     ok = ok && sync_parent(path, err);
-    if (!ok && as->write) { unlink(temporary); }
-    else if (!ok) { remove_unfinished(temporary); }
+    if (!ok) { checkpoint_remove_unfinished(temporary); }
     free(temporary);
     free(path);
     return ok;

@@ -3,13 +3,10 @@
 #include "forecast.h"
 
 static const char LAW_STYLE[] =
-    ".bench .grid { stroke: var(--edge); fill: none }\n"
     ".bench .law { fill: none; stroke-width: 1.5 }\n"
     ".bench .floor { stroke: var(--soft); stroke-dasharray: 5 4; fill: none }\n"
     ".bench .forecast { stroke: var(--wrong); stroke-width: 2; fill: none }\n"
-    ".bench .size { fill: var(--ink) }\n"
-    ".bench .end { text-anchor: end }\n"
-    ".bench .middle { text-anchor: middle }\n";
+    ".bench .size { fill: var(--ink) }\n";
 
 enum { WIDTH = 530, HEIGHT = 420, LEFT = 52, RIGHT = 440, TOP = 44, BOTTOM = 370 };
 

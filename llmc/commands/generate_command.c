@@ -1,11 +1,9 @@
 #include "answers.h"
 #include "commands.h"
 #include "open_model.h"
-#include "../train/plan.h"
 #include "prompts.h"
 #include "../train/requests.h"
 #include "../train/open_plan.h"
-#include "../train/weights.h"
 
 // An open model, and what was generated with it.
 typedef struct {

@@ -199,10 +199,11 @@ int info_command(Config* c, const Backend* b, enum dtype dtype) {
         return EXIT_DONE;
     }
     if (!is_here && !c->batch_size) { usage_error("--batch_size auto: there is no GPU here; give a number"); }
-    if (!plan_make(&plan, b, dtype, c, folder, &err) || !plan_check_effects(&plan, c, &err) ||
-        !plan_batch(&plan, &alone, &err)) {
+    if (!plan_make(&plan, b, dtype, c, folder, &err) || !plan_check_effects(&plan, c, &err)) {
         usage_error("%s", err.text);
     }
+    plan.shards = c->zero ? (int)c->gpus : 1;
+    if (!plan_batch(&plan, &alone, &err)) { usage_error("%s", err.text); }
     const GPT2Config* m = &plan.shape;
     if (train || val) {
         const bool ok = (!train || verify_files("--train_data", plan.data.train, &plan)) &&
@@ -213,7 +214,6 @@ int info_command(Config* c, const Backend* b, enum dtype dtype) {
                  m->channels, m->max_seq_len, m->vocab_size);
     const TensorTable table = gpt2_params_table(m, 1);
     print_tensors(&table);
-    plan.shards = c->zero ? (int)c->gpus : 1;
     print_plans(&plan, here);
     return EXIT_DONE;
 }

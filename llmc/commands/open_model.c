@@ -12,7 +12,8 @@ char* weights_folder(const Config* c) {
     json_t* state = NULL;
     char* folder = *c->out ? checkpoint_newest(c->out, &state, CHECKPOINT_READ) : NULL;
     if (!folder) {
-        fatal("--out %s holds no checkpoint: train first, or give --init FOLDER (or --init random)", c->out);
+        fatal("--out %s holds no checkpoint: train first, or give --init FOLDER (or --init random)",
+              *c->out ? c->out : "\"\"");
     }
     json_decref(state);
     notice("using %s", folder);

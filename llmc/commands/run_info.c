@@ -39,14 +39,16 @@ static void print_options(const Run* run, const char* folder) {
     for (int i = 0; i < NUM_ROWS; i++) {
         const Option* o = &CONFIG_OPTIONS[i];
         if (!o->name || !(o->commands & TRAIN)) { continue; }
-        char *value = option_value(o, &used), *usual = option_value(o, &defaults);
-        if (strcmp(value, usual)) {
-            const int width = (int)(strlen(o->name) + strlen(value)) + 4;
+        char *text = NULL, *usual = NULL;
+        append_option(&text, &used, o);
+        append_option(&usual, &defaults, o);
+        if (strcmp(text, usual)) {
+            const int width = (int)strlen(text);
             if (column && column + width > 100) { column = 0; printf("\n"); title(""); }
-            print_result("--%s %s ", o->name, *value ? value : "\"\"");
+            print_result("%s ", text + 1); // without the space before it
             column += width;
         }
-        free(value);
+        free(text);
         free(usual);
     }
     printf("\n");
@@ -123,11 +125,10 @@ static void print_losses(const Run* run) {
 
 // Returns the bytes of the files in a folder.
 static double folder_bytes(const char* folder) {
-    static const char* const files[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
     double bytes = 0;
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    for (int i = 0; i < NUM_CHECKPOINT_FILES; i++) {
         struct stat s;
-        char* path = format("%s/%s", folder, files[i]);
+        char* path = format("%s/%s", folder, CHECKPOINT_FILES[i]);
         if (stat(path, &s) == 0) { bytes += (double)s.st_size; }
         free(path);
     }

@@ -157,17 +157,16 @@ uint64_t eval_windows(const Dataset* data, long long max_tokens) {
 void evalloader_open(EvalLoader* e, Dataset* data, long long max_tokens, int max_rows, int* memory) {
     dataloader_open(&e->loader, data, DATA_IN_ORDER, 0, NULL, max_rows, memory);
     e->num_windows = eval_windows(data, max_tokens);
-    e->max_rows = max_rows;
 }
 
 static uint64_t evalloader_num_batches(const EvalLoader* e) {
-    return ceil_div(e->num_windows, (size_t)e->max_rows);
+    return ceil_div(e->num_windows, (size_t)e->loader.max_rows);
 }
 
 static void evalloader_request(EvalLoader* e) {
     if (e->next >= evalloader_num_batches(e)) { return; }
-    uint64_t first = e->next * (uint64_t)e->max_rows;
-    dataloader_request(&e->loader, first, (int)min_size((size_t)e->max_rows, e->num_windows - first));
+    uint64_t first = e->next * (uint64_t)e->loader.max_rows;
+    dataloader_request(&e->loader, first, (int)min_size((size_t)e->loader.max_rows, e->num_windows - first));
     e->next += e->stride;
 }
 

@@ -90,7 +90,6 @@ void dataloader_close(DataLoader* l);
 typedef struct {
     DataLoader loader;
     uint64_t num_windows; // of all ranks
-    int max_rows;
     uint64_t next, stride; // the batch to ask for next; the distance between this rank's batches
 } EvalLoader;
 

@@ -36,11 +36,10 @@ void dataset_close(Dataset* d);
 
 // Opens the shards that match `patterns`, which commas or spaces separate (a backslash before one makes it part of a
 // name). Files named .json or .b2sums, which ./prepare writes beside its shards, are ignored unless nothing else
-// matches. Formats may be mixed (shard.h). `header` says whether a file with no known header is nanoGPT's or an
-// error. `option` names the patterns' option in messages. Reads each file's
-// header, first and last tokens. Fails if nothing matches, or a file is no token file, too short for a window, has a
-// token beyond the vocabulary there, or rows for another T; then nothing stays open. Warns of shards that seem to be
-// copies of others, and of gaps in their numbers.
+// matches. Formats may be mixed (shard.h). `header` says whether a file with no known header is nanoGPT's or an error.
+// `option` names the patterns' option in messages. Reads each file's header, first and last tokens. Fails if nothing
+// matches, or a file is no token file, is too short for a window, or has a token there beyond the vocabulary; then
+// nothing stays open. Warns of shards that seem to be copies of others, and of gaps in their numbers.
 bool dataset_open(Dataset* d, const char* option, const char* patterns, TokenHeader header, int T, int vocab_size,
                   Error* err);
 

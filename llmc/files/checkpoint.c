@@ -1,5 +1,4 @@
 #include "checkpoint.h"
-#include "../options/models.h"
 #include "model_file.h"
 #include "../base/json.h"
 #include "safetensors.h"
@@ -120,7 +119,7 @@ char* checkpoint_saved_text(const char* out, const char* resume, const char* obj
         free(folder);
     }
     free(steps);
-    if (count == 0 && !strcmp(object, "options")) { // the run ended before its first checkpoint
+    if (*out && count == 0 && !strcmp(object, "options")) { // the run ended before its first checkpoint
         json_t* options = run_read_options(out);
         const char* value = json_string_value(json_object_get(options, key));
         text = value ? format("%s", value) : NULL;
@@ -130,11 +129,7 @@ char* checkpoint_saved_text(const char* out, const char* resume, const char* obj
 }
 
 bool run_write_options(const char* out, json_t* options, Error* err) {
-    char *path = format("%s/options.json", out), *text = json_dumps(options, JSON_INDENT(2) | JSON_SORT_KEYS);
-    const bool ok = write_file_atomically(path, text, strlen(text), err);
-    free(text);
-    free(path);
-    return ok;
+    return json_save_in(options, out, "options.json", err);
 }
 
 json_t* run_read_options(const char* out) {
@@ -187,10 +182,9 @@ static json_t* best_to_json(const Validated* v) {
 
 Phases state_pending(const json_t* state) {
     const json_t* phases = json_object_get(state, "pending");
-    const Phases p = {.val = json_is_true(json_object_get(phases, "val")),
-                      .eval = json_is_true(json_object_get(phases, "eval")),
-                      .sample = json_is_true(json_object_get(phases, "sample"))};
-    return p;
+    return (Phases){.val = json_is_true(json_object_get(phases, "val")),
+                    .eval = json_is_true(json_object_get(phases, "eval")),
+                    .sample = json_is_true(json_object_get(phases, "sample"))};
 }
 
 // Returns state.json. A member whose value is NULL is left out (o* and s*).
@@ -326,12 +320,11 @@ Snapshot snapshot_take(const Optimizer* o, const TrainState* s, json_t* options,
         fetch_block(o, to, device[i], n);
         to += n;
     }
-    const Snapshot snapshot = {.optimizer = o,
-                               .blocks = blocks,
-                               .state = state_to_json(s, b, options, nccl_algorithms),
-                               .step = s->step,
-                               .eot = NO_TOKEN};
-    return snapshot;
+    return (Snapshot){.optimizer = o,
+                      .blocks = blocks,
+                      .state = state_to_json(s, b, options, nccl_algorithms),
+                      .step = s->step,
+                      .eot = NO_TOKEN};
 }
 
 void snapshot_free(Snapshot* snapshot) {

@@ -7,7 +7,6 @@
 #include "../options/models.h"
 #include "../model/tensors.h"
 #include "safetensors.h"
-#include <jansson.h>
 
 // A block of fp32 numbers of an optimizer (weights, or moments) in its layout (optimizer_table), and its form in a
 // file.

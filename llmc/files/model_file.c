@@ -49,8 +49,6 @@ static bool read_hf(const ModelFile* m, TensorBuffers* b, int row, int layer, Er
     return hf_read(&m->hf, b, &m->table.row[row], layer, err);
 }
 
-static void close_hf(ModelFile* m) { safetensors_close(&m->hf); }
-
 static bool open_llmc(ModelFile* m, Error* err) {
     if (!llmc_model_open(&m->llmc, m->path, err)) { return false; }
     m->shape = m->llmc.shape;
@@ -60,8 +58,6 @@ static bool open_llmc(ModelFile* m, Error* err) {
 static bool read_llmc(const ModelFile* m, TensorBuffers* b, int row, int layer, Error* err) {
     return llmc_model_read(&m->llmc, row, layer, b->ours, err);
 }
-
-static void close_llmc(ModelFile* m) { llmc_model_close(&m->llmc); }
 
 static bool open_gguf(ModelFile* m, Error* err) {
     if (!gguf_open(&m->gguf, m->path, err)) { return false; }
@@ -74,12 +70,10 @@ static bool read_gguf(const ModelFile* m, TensorBuffers* b, int row, int layer, 
     return gguf_model_read(&m->gguf, &m->table.row[row], layer, b->ours, err);
 }
 
-static void close_gguf(ModelFile* m) { gguf_close(&m->gguf); }
-
 static const ModelFormat FORMATS[] = {
-    {"Hugging Face folder", NULL, open_hf, read_hf, close_hf},
-    {"llm.c model", "\xc6\xd7\x34\x01", open_llmc, read_llmc, close_llmc}, // LLMC_MODEL_MAGIC
-    {"GGUF", "GGUF", open_gguf, read_gguf, close_gguf},
+    {"Hugging Face folder", NULL, open_hf, read_hf},
+    {"llm.c model", "\xc6\xd7\x34\x01", open_llmc, read_llmc}, // LLMC_MODEL_MAGIC
+    {"GGUF", "GGUF", open_gguf, read_gguf},
 };
 
 // Returns the format of a file, by its first bytes; NULL if it has none of ours.
@@ -128,8 +122,9 @@ bool model_file_open(ModelFile* m, const char* path, bool pad_vocab, Error* err)
 }
 
 void model_file_close(ModelFile* m) {
-    if (m->format) { m->format->close(m); }
-    m->format = NULL;
+    safetensors_close(&m->hf);
+    llmc_model_close(&m->llmc);
+    gguf_close(&m->gguf);
 }
 
 bool model_file_read(const ModelFile* m, TensorBuffers* b, int row, int layer, Error* err) {

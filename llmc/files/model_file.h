@@ -26,7 +26,6 @@ struct ModelFormat {
     const char* magic; // the first 4 bytes; NULL: a folder
     bool (*open)(ModelFile* m, Error* err); // sets the shape
     bool (*read)(const ModelFile* m, TensorBuffers* b, int row, int layer, Error* err);
-    void (*close)(ModelFile* m);
 };
 
 // Returns true if a file is one of the formats above.

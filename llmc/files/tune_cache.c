@@ -7,15 +7,17 @@ char* tune_cache_path(const char* identity) {
     for (char* c = name; *c; c++) {
         if (!isalnum((unsigned char)*c) && *c != '.') { *c = '_'; }
     }
-    char* path = user_path("XDG_CACHE_HOME", ".cache", name);
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME"); // XDG Base Directory Specification
+    char* path = cache && *cache ? format("%s/gpt2.c/%s", cache, name)
+                 : home && *home ? format("%s/.cache/gpt2.c/%s", home, name)
+                                 : NULL;
     free(name);
     return path;
 }
 
 char* tune_cache_read(const char* path) {
     Error err;
-    size_t size;
-    char* text = read_file(path, &size, &err);
+    char* text = read_file(path, NULL, &err);
     return text ? text : format("%s", "");
 }
 

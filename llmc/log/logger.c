@@ -293,20 +293,18 @@ void logger_ranks(Logger* l, int step, const double* seconds, int n) {
 
 void logger_save(Logger* l, int step, const char* path) {
     logger_notice(l, "saved step %d to %s", step, path);
-    if (l->options.rank != 0) { return; }
     logger_record(l, "save", step, json_pack("{s:o}", "path", json_text(path, strlen(path))));
 }
 
 void logger_skip(Logger* l, int step, const char* what, double z) {
-    logger_notice(l, "skipping update due to %s z-score of %f", what, z);
-    if (l->options.rank != 0) { return; }
+    if (isfinite(z)) { logger_notice(l, "skipping update due to %s z-score of %f", what, z); }
+    else { logger_notice(l, "skipping update: %s is not finite", what); }
     logger_record(l, "skip", step, json_pack("{s:s, s:o}", "what", what, "z", json_float(z)));
 }
 
 void logger_overflow(Logger* l, int step, double scale, double next_scale) {
     logger_notice(l, "step %d: the gradient overflowed with a loss scale of %.9g: skipping its update; the scale is "
                   "now %.9g", step, scale, next_scale);
-    if (l->options.rank != 0) { return; }
     logger_record(l, "skip", step, json_pack("{s:s, s:o}", "what", "overflow", "loss_scale", json_float(scale)));
 }
 

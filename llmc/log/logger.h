@@ -106,7 +106,7 @@ void logger_ranks(Logger* l, int step, const double* seconds, int n);
 // Logs that a checkpoint now stands at `path`.
 void logger_save(Logger* l, int step, const char* path);
 
-// Logs that the update was skipped because `what` ("loss" or "grad") was an outlier.
+// Logs that the update was skipped because `what` ("loss" or "grad") was an outlier or, with z INFINITY, not finite.
 void logger_skip(Logger* l, int step, const char* what, double z);
 
 // Logs that the update was skipped because the gradient overflowed with this loss scale, and the scale from now on.
@@ -116,8 +116,8 @@ void logger_overflow(Logger* l, int step, double scale, double next_scale);
 bool logger_sync(Logger* l, Error* err);
 
 // Logs why the run ends after `step` updates, as the last record of this start: `reason` ("finished", "stopped",
-// "non-finite" or "error") and `words`, which may be "". Failed writes are left to logger_close(): an error of the logs
-// may itself be the reason.
+// "spike", "non-finite" or "error") and `words`, which may be "". Failed writes are left to logger_close(): an error of
+// the logs may itself be the reason.
 void logger_end(Logger* l, int step, const char* reason, const char* words);
 
 // Logs the result of a test set, "HellaSwag" for instance: `correct` of `total` answers, counted by these rules.

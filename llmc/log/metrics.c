@@ -33,15 +33,15 @@ static void replace_json(json_t** place, json_t* with) {
 
 static void run_add_train(Run* run, double step, json_t* record) {
     static const struct { int series; const char* key; } fields[] = {
-        {RUN_LOSS, "loss"}, {RUN_NORM, "norm"}, {RUN_LR, "lr"}, {RUN_SPEED, "tok_s"}, {RUN_TOKENS, "tokens"}};
+        {RUN_LOSS, "loss"}, {RUN_NORM, "norm"}, {RUN_LR, "lr"}, {RUN_SPEED, "tok_s"}, {RUN_TOKENS, "tokens"},
+        {RUN_MFU, "mfu"}};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         double v = record_number(record, fields[i].key);
         if (isfinite(v)) { series_add(&run->series[fields[i].series], step, v); }
     }
-    double ms = record_number(record, "ms"), mfu = record_number(record, "mfu");
+    double ms = record_number(record, "ms");
     run->steps = fmax(run->steps, step);
     if (isfinite(ms)) { series_add(&run->series[RUN_SECONDS], step, run_total_seconds(run) + ms / 1000.0); }
-    if (isfinite(mfu)) { series_add(&run->series[RUN_MFU], step, mfu); }
 }
 
 // Removes from an array the records after `step`, but for starts and ends of the program.

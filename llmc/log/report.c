@@ -174,7 +174,8 @@ static void page_event(FILE* page, json_t* event) {
         what = "update skipped";
         detail = record_text(event, "what");
         const double z = record_number(event, "z"), scale = record_number(event, "loss_scale");
-        if (isnan(scale)) { snprintf(more, sizeof more, " z-score %.2f", z); }
+        if (isfinite(z)) { snprintf(more, sizeof more, " z-score %.2f", z); }
+        else if (isnan(scale)) { snprintf(more, sizeof more, " is not finite"); }
         else { snprintf(more, sizeof more, " with a loss scale of %.9g", scale); }
     }
     fprintf(page, "<tr><td>%.0f</td>", record_number(event, "step"));

@@ -1,6 +1,5 @@
 #include "report_settings.h"
 #include "html.h"
-#include "../base/json.h"
 #include "../options/config.h"
 
 // In the order of the page. Of a setting that is no option, such as the machine, no default is known: it comes last.

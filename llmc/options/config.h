@@ -29,7 +29,7 @@ enum {
                  "n_embd (C of L=12,H=12,C=768,T=1024)|vocab_size (V of L=12,H=12,C=768,T=1024,V=50257)")             \
     TEXT(init, "random", MODEL_COMMANDS | EXPORT | INSPECT,                                                           \
          "initial weights: random, or a Hugging Face folder, a checkpoint, llm.c's model.bin or a .gguf (the model is"\
-         " then read from it); generate, eval and inspect, without it: the newest checkpoint in --out",               \
+         " then read from it); generate and eval, without it: the newest checkpoint in --out",                       \
          .scope = SCOPE_IDENTITY,                                                                                     \
          .also = "init_from (a folder; to continue a run: --resume auto)|model_name_or_path")                         \
     CHOICE(init_out, normal, (normal, zero), TRAIN | INFO,                                                            \

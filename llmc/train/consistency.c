@@ -1,5 +1,4 @@
 #include "consistency.h"
-#include "../base/base.h"
 #include "../base/json.h"
 #include "../files/huggingface.h"
 #include "../comm/connect.h"
@@ -37,7 +36,6 @@ static char* shared_options(const Config* c) {
     json_t* options = config_to_json(c);
     config_drop_start(options);
     char* text = json_dumps(options, JSON_COMPACT | JSON_SORT_KEYS);
-    if (!text) { fatal("out of memory: options"); }
     json_decref(options);
     return text;
 }

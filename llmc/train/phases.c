@@ -126,8 +126,6 @@ void phases_sample(PhaseState* p, GPT2* g, Ranks* ranks, Logger* log, long long 
     ranks->stops = ranks->stops || p->pending.sample;
 }
 
-// At the start of a fresh run there are no gradients and no batch yet; a resumed one comes here only after its first
-// step.
 void phases_report(PhaseState* p, const Ranks* ranks) {
     Error err;
     const char* folder = p->plan->save.out;

@@ -1,7 +1,6 @@
 #include "plan.h"
 #include "consistency.h"
 #include "../data/dataloader.h"
-#include "../eval/test_set.h"
 #include "../files/model_file.h"
 #include "../tokenizer/tokenizer_json.h"
 #include "../base/host_memory.h"
@@ -398,7 +397,7 @@ static bool resolve_batch(Plan* p, Comm* comm, Error* err) {
 }
 
 bool plan_batch(Plan* p, Comm* comm, Error* err) {
-    p->shards = p->has_zero ? comm->size : 1;
+    if (p->has_zero && comm->size > 1) { p->shards = comm->size; } // `info` is alone: it has set them
     p->nccl_algorithms = comm->algorithms;
     return resolve_batch(p, comm, err) && batch_ramp_fit(&p->batch_ramp, p->total_batch_size, p->T, err) &&
            seq_ramp_fit(&p->seq_ramp, p->T, err);
@@ -409,11 +408,10 @@ bool plan_batch(Plan* p, Comm* comm, Error* err) {
 
 json_t* plan_options(const Plan* p, const Config* c) {
     json_t* options = config_to_json(c);
-    const bool ok = !json_object_set_new(options, "model", json_string(p->model)) &&
-                    !json_object_set_new(options, "dtype", json_string(dtype_names[p->dtype])) &&
-                    !json_object_set_new(options, "seq_len", json_integer(p->T)) &&
-                    !json_object_set_new(options, "batch_size", json_integer(p->B)) &&
-                    !json_object_set_new(options, "total_batch_size", json_integer((json_int_t)p->total_batch_size));
-    if (!ok) { fatal("out of memory: options"); }
+    json_object_set_new(options, "model", json_string(p->model));
+    json_object_set_new(options, "dtype", json_string(dtype_names[p->dtype]));
+    json_object_set_new(options, "seq_len", json_integer(p->T));
+    json_object_set_new(options, "batch_size", json_integer(p->B));
+    json_object_set_new(options, "total_batch_size", json_integer((json_int_t)p->total_batch_size));
     return options;
 }

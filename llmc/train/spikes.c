@@ -1,7 +1,6 @@
 #include "spikes.h"
 #include "nonfinite.h"
 #include "../base/json.h"
-#include "../comm/rendezvous.h"
 
 // Returns the options that continue from the checkpoint whose next window is `window` without the data up to `last`.
 // The caller frees them.

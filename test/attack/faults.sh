@@ -132,8 +132,8 @@ killed_ranks_go_on_to_the_same_end() {
 # ----------------------------------------------------------------------------------------------------------------------
 # numbers that are not finite
 
-# poke FILE BYTE HEX COUNT: writes COUNT times the bytes \xHEX... at that byte of a file
-poke() { awk -v n="$4" -v hex="$3" 'BEGIN { while (n-- > 0) printf "%s", hex }' | # octal escapes
+# poke FILE BYTE ESCAPES COUNT: writes COUNT times the bytes, as octal escapes, at that byte of a file
+poke() { escapes=$3 awk -v n="$4" 'BEGIN { while (n-- > 0) printf "%s", ENVIRON["escapes"] }' | # -v would decode them
         { read -r escapes; printf "$escapes"; } | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null; }
 # tensor_begin FILE NAME: the byte of a safetensors file where a tensor begins
 tensor_begin() { header=$(od -An -v -tu8 -N 8 "$1" | tr -d ' ')

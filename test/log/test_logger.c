@@ -196,6 +196,7 @@ TEST(records) {
         dup2(null, STDERR_FILENO);
         logger_save(&l, 1, "run/step_00000001");
         logger_skip(&l, 2, "grad", 6.5);
+        logger_skip(&l, 2, "loss", INFINITY);
         logger_overflow(&l, 3, 65536, 32768);
         r = step_record(3);
         r.norm = INFINITY;
@@ -233,6 +234,7 @@ TEST(records) {
     text = read_file(test_path("records/log.txt"), NULL, &err);
     EXPECT(text && strstr(text, "step    1/10 | loss 0.100000") && strstr(text, "\nval loss nan\n"));
     EXPECT(text && strstr(text, "\nskipping update due to grad z-score of 6.500000\n"));
+    EXPECT(text && strstr(text, "\nskipping update: loss is not finite\n"));
     EXPECT(text && strstr(text, "\nstep 3: the gradient overflowed with a loss scale of 65536: skipping its update; "
                                 "the scale is now 32768\n"));
     free(text);

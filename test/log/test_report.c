@@ -42,6 +42,7 @@ static char* make_curve(const char* name, int steps, double end, int batch_size)
     }
     fprintf(f, "{\"kind\":\"save\",\"step\":%d,\"path\":\"run/step_1\"}\n"
             "{\"kind\":\"skip\",\"step\":2,\"what\":\"loss\",\"z\":6.5}\n"
+            "{\"kind\":\"skip\",\"step\":3,\"what\":\"grad\",\"z\":null}\n"
             "{\"kind\":\"skip\",\"step\":3,\"what\":\"overflow\",\"loss_scale\":65536.0}\n", steps);
     fprintf(f, "{\"kind\":\"sample\",\"step\":0,\"text\":\"first <b> & \\\"x\\\" \\u0001 \xe2\x82\xac\"}\n"
             "{\"kind\":\"sample\",\"step\":1,\"text\":\"in between\"}\n"
@@ -177,8 +178,8 @@ TEST(one_run) {
                "<span>Mean MFU</span><b>50.0%</b>", "<span>HellaSwag</span><b>29.55%</b>");
     EXPECT_ALL(text, "first &#60;b&#62; &#38; &#34;x&#34; \xef\xbf\xbd \xe2\x82\xac</pre>", "the last</pre>",
                "floor: 1.4375", "<dt>batch_size</dt><dd>64</dd>", "<dt>model.L</dt><dd>12</dd>", "run/step_1",
-               "loss z-score 6.50", "overflow with a loss scale of 65536", "\nloss: [[1,1", "\nval: [[0,1",
-               ",[400,3.2722]],\n", "\ntokens: [[1,1000],[2,2000],");
+               "loss z-score 6.50", "grad is not finite", "overflow with a loss scale of 65536", "\nloss: [[1,1",
+               "\nval: [[0,1", ",[400,3.2722]],\n", "\ntokens: [[1,1000],[2,2000],");
     EXPECT(!strstr(text, "class=\"differs\""));
     EXPECT_IN_ORDER(text, "<h3>Other than the defaults</h3>", "<dt>lr</dt><dd>0.0006</dd>", "<dt>batch_size</dt>",
                     "<h3>Defaults, model and machine</h3>", "<dt>beta1</dt>", "<dt>model.L</dt>");
@@ -197,7 +198,7 @@ TEST(several_runs) {
     if (!text) { return; }
     EXPECT_ALL(text, "<h1>3 runs compared</h1>", "<th>Best val loss</th>", "</i>a</th>", "<td>3.2500</td>",
                "<td>3.5000</td>", "<tr class=\"differs\"><th>batch_size</th><td>64</td><td>32</td><td></td>",
-               "Events of a (3)", "<h2>Samples of b</h2>", "<h2>Samples of a</h2>", "\nloss: [],\n");
+               "Events of a (4)", "<h2>Samples of b</h2>", "<h2>Samples of a</h2>", "\nloss: [],\n");
     free(text);
     text = report_on(folders, 2, &err);
     EXPECT_IN_ORDER(text, "<tr class=\"differs\"><th>batch_size</th>", "<tr><th>lr</th>", "<tr><th>beta1</th>");
