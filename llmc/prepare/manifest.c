@@ -21,6 +21,31 @@ static json_t* describe_mix(const PrepareOptions* o) {
     return json_pack("{s:o}", "sources", sources);
 }
 
+static InputTime input_time(const char* path) {
+    struct stat s;
+    if (stat(path, &s) != 0) { fatal("%s: cannot look at it: %s", path, strerror(errno)); }
+    return (InputTime){.bytes = s.st_size, .written = s.st_mtim};
+}
+
+InputTime* look_at_inputs(const PrepareOptions* o) {
+    if (is_standard_input(o)) { return NULL; }
+    InputTime* times = alloc_or_die(o->num_inputs + 1, sizeof *times, "times of inputs"); // stories: there are none
+    for (size_t i = 0; i < o->num_inputs; i++) { times[i] = input_time(o->inputs[i]); }
+    return times;
+}
+
+void check_inputs(const PrepareOptions* o, const InputTime* before) {
+    for (size_t i = 0; before && i < o->num_inputs; i++) {
+        const InputTime now = input_time(o->inputs[i]);
+        if (now.bytes == before[i].bytes && now.written.tv_sec == before[i].written.tv_sec &&
+            now.written.tv_nsec == before[i].written.tv_nsec) {
+            continue;
+        }
+        fatal("%s: changed while it was read: when nothing writes it any more, make its shards anew with --force",
+              o->inputs[i]);
+    }
+}
+
 // Reads a whole input file and returns {"name", "bytes", "hash"}, a new reference; NULL if its name is not UTF-8. Ends
 // the program if it cannot be read.
 static json_t* describe_input(const char* path) {

@@ -20,6 +20,7 @@ typedef struct {
 typedef struct {
     const PrepareOptions* options;
     char *manifest_path, *floor_path, *sums_path, *lock_path;
+    InputTime* inputs;              // before they were read
     json_t* manifest;
     Sums sums;                      // of the finished shards
     ShardWriter shard;              // the one being written, if `writing`
@@ -141,23 +142,46 @@ static bool write_chunk(void* context, Chunk* c) {
 // The default validation split is one in DEFAULT_VAL_DIVISOR tokens, at most MAX_DEFAULT_VAL.
 static const uint64_t DEFAULT_VAL_DIVISOR = 10, MAX_DEFAULT_VAL = 100000000;
 
+typedef struct {
+    uint64_t total, enough;
+} TokenCount;
+
 static bool count_chunk(void* context, Chunk* c) {
-    uint64_t* total = context;
-    *total += c->tokens.count;
-    return *total < DEFAULT_VAL_DIVISOR * MAX_DEFAULT_VAL;
+    TokenCount* count = context;
+    count->total += c->tokens.count;
+    return count->total < count->enough;
 }
 
-// Returns the size of the validation split. By default a tenth of all tokens, which takes a first pass over the input:
-// to its end, or until it is certain that the maximum applies.
+// Returns the tokens of the input, counted by a first pass over it: to its end, or until there are `enough`. Ends the
+// program if there are none.
+static uint64_t count_tokens(const PrepareOptions* o, const Tokenizer* t, uint64_t enough) {
+    TokenCount count = {.enough = enough};
+    InputState start = input_begin(o);
+    encode_input(o, t, &start, count_chunk, &count);
+    if (count.total == 0) { fatal("%s: the input is empty", o->inputs[0]); }
+    return count.total;
+}
+
+static char* no_training_tokens(const PrepareOptions* o, uint64_t total) {
+    return format("--val_size %lld: the input has only %" PRIu64 " tokens, and some must be left for training",
+                  o->val_size, total);
+}
+
+// Ends the program if the input cannot replace the shards that there are: before they are removed.
+static void check_replacement(const PrepareOptions* o, const Tokenizer* t) {
+    if (is_standard_input(o) || o->stories > 0) { return; }
+    const uint64_t enough = (uint64_t)(o->val_size < 0 ? 1 : o->val_size + 1), total = count_tokens(o, t, enough);
+    if (total < enough) { fatal("%s", no_training_tokens(o, total)); }
+}
+
+// Returns the size of the validation split: by default a tenth of all tokens, at most MAX_DEFAULT_VAL.
 static uint64_t choose_val_size(const PrepareOptions* o, const Tokenizer* t) {
     if (o->val_size >= 0) { return (uint64_t)o->val_size; }
     uint64_t total = (uint64_t)o->stories;
     if (total == 0) {
-        InputState start = input_begin(o);
         notice("counting tokens, because --val_size is not given");
-        encode_input(o, t, &start, count_chunk, &total);
+        total = count_tokens(o, t, DEFAULT_VAL_DIVISOR * MAX_DEFAULT_VAL);
     }
-    if (total == 0) { fatal("%s: the input is empty", o->inputs[0]); }
     if (total < DEFAULT_VAL_DIVISOR) { fatal("only %" PRIu64 " tokens: too few to split, give --val_size", total); }
     return total / DEFAULT_VAL_DIVISOR < MAX_DEFAULT_VAL ? total / DEFAULT_VAL_DIVISOR : MAX_DEFAULT_VAL;
 }
@@ -197,11 +221,11 @@ static void write_shards(Output* out, const Tokenizer* t) {
     encode_input(o, t, &out->now.input, write_chunk, out);
     if (out->total > 0 && out->number == 0) {
         shard_abandon(&out->shard);
-        give_up(out, format("--val_size %" PRIu64 ": the input has only %" PRIu64 " tokens, and some must be left for "
-                            "training", out->val_size, out->total));
+        give_up(out, no_training_tokens(o, out->total));
     }
     if (out->total == 0) { give_up(out, format("%s: the input is empty", o->inputs[0])); }
     if (!out->writing) { fatal("%s: damaged: use --force to make everything anew", out->manifest_path); }
+    check_inputs(o, out->inputs);
     json_object_set_new(out->manifest, "complete", json_true());
     finish_shard(out, 0);
 }
@@ -248,6 +272,12 @@ static int lock_output(const PrepareOptions* o, const char* path) {
     }
 }
 
+// The lock's file leaves no trace of a run that fails.
+static void remove_lock(void* path, const char* message) {
+    (void)message;
+    unlink(path);
+}
+
 void prepare(const PrepareOptions* o) {
     Tokenizer tokenizer = tokenizer_open(o->tokenizer);
     if (tokenizer.vocab_size > UINT16_MAX + 1) {
@@ -258,9 +288,14 @@ void prepare(const PrepareOptions* o) {
                   .lock_path = format("%s.lock", o->out), .eot = tokenizer.eot};
     check_ends(o);
     const int lock = lock_output(o, out.lock_path);
+    if (lock >= 0) { on_fatal(remove_lock, out.lock_path); }
     refuse_foreign_files(o, out.manifest_path, out.floor_path);
+    out.inputs = look_at_inputs(o);
     json_t* work = describe_work(o, &tokenizer);
-    if (o->force) { remove_output(o, out.manifest_path, out.floor_path, out.sums_path); }
+    if (o->force) {
+        check_replacement(o, &tokenizer);
+        remove_output(o, out.manifest_path, out.floor_path, out.sums_path);
+    }
     out.manifest = load_manifest(o, out.manifest_path, work);
     if (!out.manifest) {
         out.manifest = new_manifest(o, work, choose_val_size(o, &tokenizer));
@@ -273,11 +308,13 @@ void prepare(const PrepareOptions* o) {
     json_decref(out.manifest);
     json_decref(work);
     tokenizer_free(&tokenizer);
+    free(out.inputs);
     free(out.manifest_path);
     free(out.floor_path);
     free(out.sums_path);
     sums_free(&out.sums);
     if (lock >= 0) {
+        on_fatal(NULL, NULL);
         remove_or_die(out.lock_path);
         close(lock);
     }

@@ -13,7 +13,14 @@
 
 static int events_until_kill = -1; // counted down to 0 by rename (before and after) and fwrite; -1: never
 
+static const char* growing_input; // each event of a run adds a byte to this file; NULL: to none
+
 static inline void event(void) {
+    const int fd = growing_input ? open(growing_input, O_WRONLY | O_APPEND) : -1;
+    if (fd >= 0) {
+        if (write(fd, "x", 1) != 1) { _exit(97); }
+        close(fd);
+    }
     if (events_until_kill >= 0 && events_until_kill-- == 0) { raise(SIGKILL); }
 }
 

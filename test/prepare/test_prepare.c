@@ -505,6 +505,27 @@ TEST(nothing_is_overwritten_silently) {
     EXPECT(exists("keep_val.json") && !exists("keep_train_000007.bin.tmp") && !exists("keep.lock"));
 }
 
+TEST(shards_are_removed_only_for_an_input_that_can_replace_them) {
+    write_short_texts();
+    write_text("empty.txt", "");
+    write_text("broken.jsonl", "{\n");
+    EXPECT_RUN(0, "", "--out old --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT_RUN(1, "empty.txt: the input is empty", "--out old --tokenizer bytes --val_size 5 --force empty.txt");
+    EXPECT_RUN(1, "empty.txt: the input is empty", "--out old --tokenizer bytes --force empty.txt");
+    EXPECT_RUN(1, "broken.jsonl:1: invalid JSON", "--out old --tokenizer bytes --val_size 5 --force broken.jsonl");
+    EXPECT_RUN(1, "--val_size 99: the input has only", "--out old --tokenizer bytes --val_size 99 --force a.txt b.txt");
+    expect_documents("old", 5, "#One two.\n\nThree\n#Four");
+    EXPECT(!exists("old.lock"));
+}
+
+TEST(an_input_that_changes_while_it_is_read_is_an_error) {
+    write_short_texts();
+    growing_input = "b.txt";
+    EXPECT_RUN(1, "b.txt: changed while it was read", "--out grows --tokenizer bytes --val_size 5 a.txt b.txt");
+    growing_input = NULL;
+    EXPECT_RUN(0, "", "--out grows --tokenizer bytes --val_size 5 --force a.txt b.txt");
+}
+
 TEST(one_at_a_time_makes_the_shards_of_a_prefix) {
     write_short_texts();
     char* path = test_path("twice.lock");
