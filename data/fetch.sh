@@ -230,13 +230,22 @@ clean() {
     [ -z "${lock:-}" ] || rm -f "$lock"
 }
 
-# Two processes that append to one .part would mix their bytes.
+# Two processes that append to one .part would mix their bytes. The lock is the kernel's (flock): it ends with the
+# process and what that has started, however they end, and counts in every container. Its file says whose it is.
 take_lock() { # SET
-    wanted=".$1.lock"
-    until ln -s $$ "$wanted" 2>/dev/null; do
-        owner=$(readlink "$wanted") || die 1 "cannot write to $shown"
-        if kill -0 "$owner" 2>/dev/null; then die 1 "$shown: process $owner is fetching $1 already"; fi
-        rm -f "$wanted" # of a process that was killed
+    wanted="$PWD/.fetch.$1.lock" me="process $$ on $(uname -n)"
+    rm -f ".$1.lock" # a link, by which this script once locked
+    have flock || { echo "note: flock is missing: nothing keeps a second fetch of $1 out of $shown" >&2; return 0; }
+    while :; do
+        (: >>"$wanted") 2>/dev/null || die 1 "cannot write to $shown"
+        exec 8>>"$wanted"
+        code=0
+        flock -n 8 || code=$?
+        [ $code != 1 ] ||
+            die 1 "$shown: $(tail -n 1 "$wanted"), or what it started, is fetching $1 already: its lock is $wanted"
+        [ $code = 0 ] || { echo "note: $shown has no locks: start no second fetch of $1 there" >&2; return 0; }
+        echo "$me" >&8
+        [ "$(tail -n 1 "$wanted" 2>/dev/null)" != "$me" ] || break # not so if its owner just removed the file
     done
     lock=$wanted
 }

@@ -46,8 +46,8 @@ are_absent() { # WAY...
 }
 without_curl() { # $dir/bin: what fetch.sh needs with wget
     mkdir "$dir/bin"
-    for program in awk b2sum cat cp cut df dirname env grep head ln mkdir mktemp mv od readlink rm sed sh sha256sum \
-        sleep tail tr wc wget; do
+    for program in awk b2sum cat cp cut df dirname env flock grep head ln mkdir mktemp mv od rm sed sh sha256sum sleep \
+        tail tr uname wc wget; do
         ln -s "$(command -v $program)" "$dir/bin/$program"
     done
 }
@@ -122,7 +122,7 @@ downloads_end_with_the_right_bytes() {
     offer $good
     must fetch
     are_whole $good
-    [ -z "$(find "$dir/got" -name '*.part*')" ] || note 'left a .part'
+    [ -z "$(find "$dir/got" -name '*.part*' -o -name '*.lock')" ] || note 'left a .part, or its lock'
     grep -q "^next: done with $dir/got" "$dir/out" || note 'it does not say what is next'
     grep -q 'busy.txt: HTTP error 429; trying again in 1 s' "$dir/err" || note 'Retry-After was not obeyed'
     [ "$(requests "GET /cut/.*/$(basename "$dir")/.* bytes=")" -ge 2 ] || note 'it was not continued'
@@ -179,18 +179,30 @@ a_stopped_download_keeps_its_part() {
     revision=stopped fetch --retries 1000000 >"$dir/log" 2>&1 &
     pid=$!
     await 'trying again' "$dir/log" $pid
-    fetcher=$(readlink "$dir/got/.a.lock")
+    lock="$dir/got/.fetch.a.lock"
+    fetcher=$(sed 's/process \([0-9]*\) on .*/\1/' "$lock")
     [ -n "$fetcher" ] || { note 'it took no lock'; kill $(processes_of "$dir/got"); return; }
-    expect 1 "process $fetcher is fetching a already" fetch
+    expect 1 "process $fetcher on $(uname -n), or what it started, is fetching a already: its lock is $lock" fetch
     kill -TERM "$fetcher"
     finish $pid
     [ "$(wc -c <"$dir/got/stuck.txt.part")" -gt 0 ] || note 'its part is lost'
-    [ ! -e "$dir/got/.a.lock" ] && [ ! -L "$dir/got/.a.lock" ] || note 'its lock is left'
+    [ ! -e "$lock" ] || note 'its lock is left'
     are_absent stuck
-    ln -s 999999999 "$dir/got/.a.lock" # of a process that was killed
+}
+locks_of_others_are_neither_obeyed_nor_removed() {
+    serves || return
     offer plain
-    must fetch
+    mkdir "$dir/got" "$dir/start"
+    echo "process 1 on another-host" >"$dir/got/.fetch.a.lock" # of a container that is gone; here process 1 lives
+    ln -s 1 "$dir/got/.a.lock"
+    : >"$dir/start/.fetch.a.lock" # of a fetch into the folder in which this one begins
+    repository=$PWD
+    (cd "$dir/start" && HF_ENDPOINT="http://127.0.0.1:$port" \
+        must sh "$repository/data/fetch.sh" --sets "$root/sets" --out "$dir/got" a && [ -z "$problem" ]) ||
+        note "$(cat "$dir/err")"
     are_whole plain
+    [ -z "$(find "$dir/got" -name '*.lock')" ] || note 'a lock is left'
+    [ -e "$dir/start/.fetch.a.lock" ] || note 'the lock of another fetch was removed'
 }
 the_token_goes_to_its_host_alone() {
     serves || return
