@@ -325,7 +325,8 @@ case $limit in
 esac
 
 if [ -n "$dry" ]; then
-    plan "$name" "$limit" | awk -v out="${out:-data}" '
+    plan "$name" "$limit" | shown="${out:-data}" awk '
+        BEGIN { out = ENVIRON["shown"] } # awk changes backslashes of -v
         $1 == "get" { print $6, $2 == "-" ? "unknown size" : $2 " bytes", out "/" $4 }
         $1 == "part" { print $6, "in", out "/" $5, "->", out "/" $4 }'
     exit 0
@@ -359,4 +360,14 @@ if [ "$name" = shakespeare ] && [ "$shown" = data ]; then
     exit
 fi
 cd "$start"
-rows | awk -v set="$name" '$1 == "set" { on = $2 == set } on && $1 == "then"' | sed "s|^then |next: |; s|DIR|$shown|g"
+rows | shown="$shown" awk -v set="$name" '
+    $1 == "set" { on = $2 == set }
+    on && $1 == "then" {
+        printf "next:"
+        rest = substr($0, 5)
+        while (at = index(rest, "DIR")) {
+            printf "%s%s", substr(rest, 1, at - 1), ENVIRON["shown"]
+            rest = substr(rest, at + 3)
+        }
+        print rest
+    }'

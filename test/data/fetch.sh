@@ -131,6 +131,19 @@ downloads_end_with_the_right_bytes() {
     must fetch # all are there: nothing is asked
     [ "$(requests .)" = "$served" ] || note 'asked for files that are there'
 }
+any_folder_is_named_as_it_is() {
+    serves || return
+    offer plain
+    revision=named
+    for folder in 'q|b' 'R&D' 'a\tb' "$(printf 'two\nlines')" "DIR's \"*\""; do
+        must fetch --out "$dir/$folder"
+        cmp -s "$dir/$folder/plain.txt" "$root/served/data.txt" || note "nothing in $folder"
+        case $(cat "$dir/out") in *"next: done with $dir/$folder") ;; *) note "not $folder: $(cat "$dir/out")" ;; esac
+        must fetch --out "$folder" --dry-run
+        case $(cat "$dir/out") in *" $folder/plain.txt") ;; *) note "--dry-run: not $folder: $(cat "$dir/out")" ;; esac
+    done
+    unset revision
+}
 errors_leave_no_file() {
     serves || return
     bad='missing failing private circle stuck wrong short linked_wrong linked_other busy_long'
