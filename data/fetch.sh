@@ -34,7 +34,7 @@ complain() { echo "error: $*" >&2; }
 usage() { sed -n '2,/^# Exit codes/s/^# \{0,1\}//p' "$0"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 number() { case $1 in '' | *[!0-9]* | ??????????*) return 1 ;; esac; }
-size_of() { if [ -e "$1" ]; then echo $(($(wc -c <"$1"))); else echo 0; fi; } # FILE
+size_of() { if [ -f "$1" ]; then echo $(($(wc -c <"$1"))); else echo 0; fi; } # FILE
 is_exact() { case $1 in '' | *[!0-9]*) return 1 ;; esac; } # BYTES
 
 sum_of() { # FILE: prints its SHA-256
@@ -113,6 +113,11 @@ is_right() { # FILE PATH
 
 # Says whether a file must be fetched. Returns 0 if it is there and right, 1 if it is not there, 3 if it is wrong.
 is_there() { # PATH
+    for file in "$1" "$1.part" "$1.part.etag"; do # to read or write a FIFO would take for ever
+        [ -e "$file" ] && [ ! -f "$file" ] || continue
+        complain "$shown/$file is no plain file: move it away to fetch $1"
+        return 3
+    done
     [ -e "$1" ] || return 1
     why=''
     if [ -n "$verify" ]; then is_right "$1" "$1" || true

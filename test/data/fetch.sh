@@ -186,6 +186,18 @@ an_interrupted_download_continues() {
     [ "$(requests "GET /cut/.*/$(basename "$dir")/.* bytes=")" -ge 2 ] || note 'it was not continued'
     grep -q "GET /plain/.*/$(basename "$dir")/.* bytes=30000- " "$root/served/requests" || note 'it began anew'
 }
+what_is_no_plain_file_is_named() {
+    serves || return
+    offer plain? cut? linked slow
+    mkdir "$dir/got" "$dir/got/linked.txt"
+    for name in plain.txt cut.txt.part slow.txt.part.etag; do mkfifo "$dir/got/$name"; done
+    expect 3 "$dir/got/plain.txt is no plain file: move it away to fetch plain.txt" timeout 60 env \
+        HF_ENDPOINT="http://127.0.0.1:$port" sh data/fetch.sh --sets "$root/sets" --out "$dir/got" a
+    for name in cut.txt.part linked.txt slow.txt.part.etag; do
+        grep -q "^error: .*/$name is no plain file" "$dir/err" || note "$name is not named: $(cat "$dir/err")"
+        [ -e "$dir/got/$name" ] || note "$name is gone"
+    done
+}
 a_stopped_download_keeps_its_part() {
     serves || return
     offer stuck
