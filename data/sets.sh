@@ -47,7 +47,10 @@ list() {
     rows | awk '
         function bytes_of(text) { sub(/^~/, "", text); return text + 0 }
         function show() { if (name != "") { printf "%-18s %6d %9s  %s\n", name, files, gb(), about } }
-        function gb() { return (bytes < 1e9 ? sprintf("%.1f MB", bytes / 1e6) : sprintf("%.1f GB", bytes / 1e9)) }
+        function gb() {
+            if (!bytes) { return "unknown" }
+            return bytes < 1e9 ? sprintf("%.1f MB", bytes / 1e6) : sprintf("%.1f GB", bytes / 1e9)
+        }
         $1 == "set" { show(); name = $2; files = bytes = 0; about = $0; sub(/^set [^ ]+ /, "", about) }
         $1 == "file" { files++; bytes += bytes_of($3) }
         $1 == "shard" { n = split($2, r, "-"); k = r[n] - r[1] + 1; files += k; bytes += k * bytes_of($4) }

@@ -89,6 +89,25 @@ every_row_of_the_table_is_well_formed() {
         grep -q "^| \`$set\`" data/README.md || note "data/README.md has no line of $set"
     done
 }
+the_list_and_the_page_have_the_same_sizes() {
+    must sh data/fetch.sh --list
+    # columns of the list: name, files, size, unit; of the page: "| `name` | [FILES x] size unit |"
+    sed -n 's/^| `\([a-z0-9-]*\)` | \([0-9.,x GMB]*\) |.*/\1 \2/p' data/README.md | tr -d , | awk '
+        function bytes(number, unit) { return number * (unit == "GB" ? 1e9 : 1e6) }
+        NR == FNR { files[$1] = $2; size[$1] = bytes($3, $4); next }
+        NF == 5 { # many files
+            if ($2 != files[$1]) { print $1 ": not " files[$1] " files" }
+            ratio = $2 * bytes($4, $5) / size[$1]
+            if (ratio < 0.9 || ratio > 1.1) { print $1 ": " ratio " times the size" }
+            next
+        }
+        { digits = index($2, ".") ? 1 : 0 }
+        sprintf("%.*f", digits, size[$1] / bytes(1, $3)) != $2 { print $1 ": not " $2 " " $3 }
+        END { if (NR != 2 * length(files)) { print "other sets" } }' "$dir/out" - >"$dir/wrong"
+    [ ! -s "$dir/wrong" ] || note "$(cat "$dir/wrong")"
+    printf 'set a none | a test\nfile x - -\n' >"$dir/sets"
+    expect 0 'a                       1   unknown  none' sh data/fetch.sh --sets "$dir/sets" --list
+}
 arguments_are_checked() {
     expect 0 'data/fetch.sh [--OPTION ...] SET [N]' sh data/fetch.sh --help
     expect 2 'data/fetch.sh [--OPTION ...] SET [N]' sh data/fetch.sh
