@@ -359,7 +359,7 @@ unknown=$(awk '$1 == "get" && $3 == "-"' "$work/plan" | wc -l)
     "with what the server states, if it does, and $shown/fetch.sha256 records them" >&2
 fetch
 
-if [ "$name" = shakespeare ] && [ "$shown" = data ]; then
+if [ "$name" = shakespeare ] && [ "$PWD" = "$here" ]; then
     [ -x "$here/../prepare" ] || { echo "for the shards run: make prepare, then this again"; exit 0; }
     cd "$here/.." && ./prepare --out data/tiny_shakespeare --split blank --val_size 32768 data/tinyshakespeare.txt
     exit
