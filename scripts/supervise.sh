@@ -15,6 +15,7 @@
 # machine or file system may need time to come back. SIGINT, SIGQUIT, SIGTERM and SIGHUP are passed on, the first two as
 # SIGTERM, and end it too.
 set -u
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 RESTARTS=${RESTARTS:-3} PAUSE=${PAUSE:-30} REWINDS=${REWINDS:-20}
 usage() { echo "error: $1; usage: $(sed -n '3s/^# usage: //p' "$0")" >&2; exit 2; }
 [ $# -gt 0 ] || usage "no command to run"

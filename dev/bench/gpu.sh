@@ -26,8 +26,10 @@
 # Variables: PYTHON names a Python with torch and transformers; GPU_SECONDS limits a part (540); GPU_SMALL=1 makes all
 # sizes small, to rehearse on the emulator.
 set -uf # -f: the programs expand patterns, not the shell
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
+[ $# -gt 0 ] || { sed -n '/^# usage/,/^set /s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 parts="first second sanitize train ops peers profile gpus pack"
-part=${1:-none} out=${2:-build/gpu} python=${PYTHON:-python3}
+part=$1 out=${2:-build/gpu} python=${PYTHON:-python3}
 export LC_ALL=C # in which a number has a point, whatever reads it
 case $out in /*) ;; *) [ $# -lt 2 ] || out=$PWD/$out ;; esac
 case $python in /*) ;; */*) python=$PWD/$python ;; esac

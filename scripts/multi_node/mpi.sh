@@ -12,6 +12,7 @@
 # libraries are. GPUs communicate by NCCL, CPU processes by MPI: for these add --map-by and --bind-to here
 # (dev/machines.md).
 set -eu
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 hostfile=${HOSTFILE:-hosts}
 [ $# -gt 0 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
 if [ ! -f "$hostfile" ]; then
