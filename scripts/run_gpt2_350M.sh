@@ -7,7 +7,7 @@
 # memory    62 GiB a GPU with 64 sequences in a micro-batch; fewer where that does not fit (--batch_size auto)
 # takes     llm.c: 820 ms a step on 8 A100-80, 13.7 hours, $200 at $14 an hour (its script). This program:
 #           dev/numbers.md, on one H200.
-# reaches   OpenAI's 350M: validation loss 3.0831, HellaSwag 37.5% (llm.c, dev/vislog.ipynb). llm.c's curve
+# reaches   OpenAI's 355M: validation loss 3.0831, HellaSwag 37.5% (llm.c, dev/vislog.ipynb). llm.c's curve
 #           (modded-nanogpt, records/011825_GPT2Medium/main.log):
 #
 #   step        0   250   500  1000  2500  5000 10000 20000 30000 40000 50000 60000
