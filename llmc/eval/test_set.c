@@ -155,7 +155,8 @@ static bool make_rows(RowMaker* m, const ItemTexts* texts, const ItemTexts* from
         const int count = task ? choose_random(examples, shots, from, i) : choose_first(examples, shots, from, item);
         Error reason;
         ok = task || count == shots ||
-             fail(&reason, "there are only %d examples for it, shots: of --eval_rules is %d", count, shots);
+             fail(&reason, "there %s only %d example%s for it, shots: of --eval_rules is %d",
+                  count == 1 ? "is" : "are", count, plural((uint64_t)count), shots);
         ok = ok && row_add_item(m, item, examples, count, &reason);
         if (!ok) { fail(err, "%s:%lld: %s", m->set->path, texts->lines[i], reason.text); }
     }
