@@ -1,5 +1,7 @@
 #include "base.h"
+#include <signal.h>
 #include <stdatomic.h>
+#include <sys/file.h>
 
 int process_rank;
 
@@ -110,6 +112,7 @@ void ATTR_PRINTF(2, 3) progress(Progress* p, const char* fmt, ...) {
 }
 
 void open_standard_streams(void) {
+    signal(SIGXFSZ, SIG_IGN); // a file that would exceed `ulimit -f` is an error of the write
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) { // open() returns the lowest free one
         const bool is_closed = fcntl(fd, F_GETFD) < 0 && errno == EBADF;
         if (is_closed && open("/dev/null", O_RDWR) != fd) { fatal("/dev/null: cannot open: %s", strerror(errno)); }
@@ -467,10 +470,70 @@ char* temporary_path(const char* path) {
     return format("%.*s.tmp-%s", (int)(name - path), path, name);
 }
 
+static Error unreadable; // the folder that the last glob() could not read
+
+static int note_unreadable(const char* folder, int error) {
+    if (error == ENOENT || error == ENOTDIR) { return 0; }
+    errno = error;
+    fail_system(&unreadable, folder, "list the folder");
+    return 1;
+}
+
+bool find_paths(glob_t* found, const char* pattern, Error* err) {
+    const int result = glob(pattern, found->gl_pathv ? GLOB_APPEND : 0, note_unreadable, found);
+    if (result == GLOB_ABORTED) { return fail(err, "%s", unreadable.text); }
+    return result == 0 || result == GLOB_NOMATCH || fail(err, "%s: cannot search: out of memory", pattern);
+}
+
+bool find_option_paths(glob_t* found, const char* option, const char* patterns, const char* advice, Error* err) {
+    static const char separators[] = ", \t\n";
+    memset(found, 0, sizeof *found);
+    bool any = false, ok = true;
+    for (const char *end, *p = patterns + strspn(patterns, separators); ok && *p; p = end + strspn(end, separators)) {
+        for (end = p; *end && !strchr(separators, *end); end++) {
+            if (*end == '\\' && end[1]) { end++; } // glob() takes the backslash away
+        }
+        const size_t before = found->gl_pathc;
+        char* pattern = format("%.*s", (int)(end - p), p);
+        Error why;
+        ok = find_paths(found, pattern, &why) || fail(err, "%s %s", option, why.text);
+        ok = ok && (found->gl_pathc > before ||
+                    fail(err, "%s %s: no such file: %s%s", option, pattern, advice,
+                         strpbrk(patterns, " \t") ? " (a space separates names: write \\ before it)" : ""));
+        any = true;
+        free(pattern);
+    }
+    return any ? ok : fail(err, "%s: no file is given: %s", option, advice);
+}
+
+FILE* create_temporary(const char* path, Error* err) {
+    unlink(path);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    FILE* f = fd >= 0 ? fdopen(fd, "wb") : NULL;
+    if (!f) { fail_system(err, path, "create"); }
+    if (fd >= 0 && !f) { close(fd); }
+    return f;
+}
+
+int open_lock(const char* path) {
+    for (;;) {
+        struct stat ours, there;
+        const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+        if (fd < 0) { return -1; }
+        if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+            close(fd);
+            errno = EWOULDBLOCK;
+            return -1;
+        }
+        if (fstat(fd, &ours) == 0 && lstat(path, &there) == 0 && ours.st_ino == there.st_ino) { return fd; }
+        close(fd); // the one that had it has just removed it
+    }
+}
+
 bool write_file_atomically(const char* path, const char* text, size_t size, Error* err) {
     char* temporary = temporary_path(path);
-    FILE* f = fopen(temporary, "wb");
-    bool ok = f || fail_system(err, temporary, "write");
+    FILE* f = create_temporary(temporary, err);
+    bool ok = f != NULL;
     if (f) {
         fwrite(text, 1, size, f);
         ok = close_synced(f, temporary, err) && read_back(temporary, text, size, err);

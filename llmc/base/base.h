@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <float.h>
+#include <glob.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -232,6 +233,24 @@ char* path_folder(const char* path);
 
 // Returns the path of a hidden file or folder beside `path`, .tmp-NAME, to be renamed to it; the caller frees it.
 char* temporary_path(const char* path);
+
+// Adds to *found, which is zeroed at first, the paths that match a pattern, sorted as glob() does; no match is no
+// failure. Fails if a folder cannot be read: its files would be missing. The caller calls globfree().
+bool find_paths(glob_t* found, const char* pattern, Error* err);
+
+// Finds the paths that match the value of an option: patterns, which commas or spaces separate (a backslash before one
+// makes it part of a name), in their order. Fails if there is no pattern, or no path for one; `advice` says what to do
+// then. The caller calls globfree(), also after a failure.
+bool find_option_paths(glob_t* found, const char* option, const char* patterns, const char* advice, Error* err);
+
+// Creates a file for writing, in place of what a killed program may have left there: neither is the target of a
+// symbolic link overwritten, nor a named pipe waited at. NULL on failure.
+FILE* create_temporary(const char* path, Error* err);
+
+// Opens a file, made if there is none, as a lock that one process has until it closes it or ends. Returns its
+// descriptor; -1 on failure, with EWOULDBLOCK in errno if another process has it. Where files cannot be locked (some
+// network file systems) it counts as locked. Whoever removes the file does so before closing it.
+int open_lock(const char* path);
 
 // Opens a file for reading and sets its size, which may be NULL; returns its descriptor, -1 on failure. Refuses what is
 // no regular file: a named pipe would keep the program waiting.

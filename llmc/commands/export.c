@@ -18,6 +18,7 @@
 #include "../files/model_file.h"
 #include "../model/generate.h"
 #include "../train/open_plan.h"
+#include "../train/requests.h"
 
 typedef struct {
     const ModelFile* model; // of `count` models of one shape, whose mean is written
@@ -35,6 +36,7 @@ static bool read_tensor(Export* e, int row, int layer, Error* err) {
     const Tensor* t = &e->model->table.row[row];
     const size_t n = t->used_rows * t->cols;
     float* ours = e->buffers.ours;
+    if (request_to_stop()) { return fail(err, "%s came", request_to_stop()); }
     if (e->count == 1) { return model_file_read(e->model, &e->buffers, row, layer, err); }
     memset(e->sum, 0, n * sizeof *e->sum);
     for (int m = 0; m < e->count; m++) {
@@ -193,8 +195,8 @@ static const ExportFormat* check_arguments(const Config* c) {
 // Writes under the name `temporary`.
 static bool write_temporary(Export* e, const ExportFormat* format, const char* temporary, Error* err) {
     if (!format->write) { return write_hf(e, temporary, err); }
-    FILE* f = fopen(temporary, "wb");
-    if (!f) { return fail_system(err, temporary, "create"); }
+    FILE* f = create_temporary(temporary, err);
+    if (!f) { return false; }
     if (format->write(e, f, err)) { return close_synced(f, temporary, err); }
     fclose(f);
     return false;
@@ -203,11 +205,21 @@ static bool write_temporary(Export* e, const ExportFormat* format, const char* t
 static bool export_to(Export* e, const ExportFormat* as, const char* out, Error* err) {
     char* path = format("%s", out);
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) { path[n - 1] = 0; }
-    char* temporary = temporary_path(path);
-    bool ok = make_parent(path, err) && write_temporary(e, as, temporary, err);
-    if (ok && rename(temporary, path) != 0) { ok = fail_system(err, path, "rename to it"); }
-    ok = ok && sync_parent(path, err);
-    if (!ok) { checkpoint_remove_unfinished(temporary); }
+    char *temporary = temporary_path(path), *lock_path = format("%s.lock", temporary);
+    bool ok = make_parent(path, err);
+    const int lock = ok ? open_lock(lock_path) : -1;
+    if (ok && lock < 0) {
+        ok = errno == EWOULDBLOCK ? fail(err, "another export is writing it") : fail_system(err, lock_path, "create");
+    }
+    if (ok) {
+        ok = write_temporary(e, as, temporary, err);
+        if (ok && rename(temporary, path) != 0) { ok = fail_system(err, path, "rename to it"); }
+        ok = ok && sync_parent(path, err);
+        if (!ok) { checkpoint_remove_unfinished(temporary); }
+        unlink(lock_path);
+        close(lock);
+    }
+    free(lock_path);
     free(temporary);
     free(path);
     return ok;
@@ -275,6 +287,8 @@ int export_command(const Config* asked) {
                 .type = weight_type_find(type_name(asked)),
                 .tokenizer = tokenizer, .name = shape_text(&models->shape),
                 .buffers = tensor_buffers(&models->table), .encoded = alloc_or_die(largest, sizeof(float), "a tensor")};
+    requests_open();
+    requests_take_stops(0); // what is unfinished is removed
     if (!export_to(&e, as, asked->out, &err)) { fatal("%s; --out %s was not written", err.text, asked->out); }
     print_result("%s: %s, %s, %zu parameters", asked->out, as->name, e.type->name, model_parameters(&models->shape));
     for (int i = 0; asked->average && i < count; i++) {

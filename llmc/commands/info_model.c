@@ -75,7 +75,7 @@ static void print_memory(const Plan* p) {
     print_memory_line("masters, moments on the host", part);
 }
 
-// Prints the largest batch under each --recompute on devices of 8 to 80 GB and, if `here` is not 0, in `here` bytes.
+// Prints the largest batch under each --recompute in 8 to 80 GB of memory and, if `here` is not 0, in `here` bytes.
 static void print_batches(const Plan* p, size_t here) {
     for (int k = 0; k < NUM_KEEPS; k++) {
         Plan plan = *p;
@@ -115,7 +115,10 @@ static void print_batches_heading(const Plan* p, size_t here) {
     printf("\nthe largest --batch_size that fits, in %s%s with --seq_len %d", dtype_names[p->dtype],
            residual_note(p->backend), p->T);
     print_ranks(p);
-    printf(", at most %d, on a device that does nothing else:\n  %-16s %-9s", MAX_AUTO_BATCH, "--model", "recompute");
+    printf(", at most %d, %s:\n  %-16s %-9s", MAX_AUTO_BATCH,
+           p->backend->is_host ? "in so much memory of a CPU (of a GPU: train_gpt2cu info)"
+                               : "on a device that does nothing else",
+           "--model", "recompute");
     for (int i = 0; i < NUM_MEMORY_SIZES; i++) { printf(" %5d GB", MEMORY_GB[i]); }
     printf("%s\n", here ? "     here" : "");
 }

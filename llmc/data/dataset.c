@@ -1,5 +1,4 @@
 #include "dataset.h"
-#include <glob.h>
 #include <sys/resource.h>
 
 static int data_compare_paths(const void* a, const void* b) {
@@ -8,27 +7,10 @@ static int data_compare_paths(const void* a, const void* b) {
 
 // Finds all files that match, sorted as bytes whatever the locale. The caller calls globfree, also after a failure.
 static bool data_match(glob_t* found, const char* option, const char* patterns, Error* err) {
-    static const char* const separators = ", \t\n";
-    memset(found, 0, sizeof *found);
-    bool any = false;
-    for (const char *end, *p = patterns + strspn(patterns, separators); *p; p = end + strspn(end, separators)) {
-        for (end = p; *end && !strchr(separators, *end); end++) {
-            if (*end == '\\' && end[1]) { end++; } // glob() takes the backslash away
-        }
-        char* pattern = format("%.*s", (int)(end - p), p);
-        int error = glob(pattern, GLOB_NOSORT | (any ? GLOB_APPEND : 0), NULL, found);
-        any = true;
-        if (error) {
-            fail(err, "%s %s: %s", option, pattern,
-                 error == GLOB_NOMATCH ? "no such file: token shards are made by ./prepare or fetched by data/fetch.sh"
-                                       : "out of memory, or a folder that cannot be read");
-        }
-        free(pattern);
-        if (error) { return false; }
-    }
-    if (!any) { return fail(err, "%s: no file is given: name the token shards that ./prepare made", option); }
-    qsort(found->gl_pathv, found->gl_pathc, sizeof *found->gl_pathv, data_compare_paths);
-    return true;
+    const char* advice = "token shards are made by ./prepare or fetched by data/fetch.sh";
+    const bool ok = find_option_paths(found, option, patterns, advice, err);
+    if (ok) { qsort(found->gl_pathv, found->gl_pathc, sizeof *found->gl_pathv, data_compare_paths); }
+    return ok;
 }
 
 bool dataset_exists(const char* option, const char* patterns, Error* err) {

@@ -1,5 +1,4 @@
 #include "shard.h"
-#include <sys/file.h>
 
 void shard_close(Shard* s) {
     if (s->fd >= 0) { close(s->fd); }
@@ -101,26 +100,10 @@ static bool shard_write_header(ShardWriter* w, Error* err) {
     return ok ? true : fail(err, "%s: cannot write: %s", w->path, strerror(errno));
 }
 
-// Opens the temporary file, empty, and locks it against a second process that would write the same shard. Neither
-// overwrites the target of a symbolic link nor waits at a named pipe of that name.
-static FILE* shard_open_temporary(const char* path, Error* err) {
-    FILE* file = NULL;
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-    if (fd < 0) {
-        fail(err, "%s: cannot create: %s", path, strerror(errno));
-    } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        fail(err, "%s: cannot lock: %s; is another process writing it?", path, strerror(errno));
-    } else if (ftruncate(fd, 0) != 0 || !(file = fdopen(fd, "wb"))) {
-        fail(err, "%s: cannot open: %s", path, strerror(errno));
-    }
-    if (fd >= 0 && !file) { close(fd); }
-    return file;
-}
-
 bool shard_create(ShardWriter* w, const char* path, Error* err) {
     memset(w, 0, sizeof *w);
     char* temporary = format("%s.tmp", path);
-    w->file = shard_open_temporary(temporary, err);
+    w->file = create_temporary(temporary, err);
     if (!w->file) { free(temporary); return false; }
     w->path = format("%s", path);
     w->temporary = temporary;

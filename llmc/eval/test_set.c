@@ -360,13 +360,17 @@ static TestSet* add_set(TestSet* sets, int* count, const char* path, const TestT
 }
 
 TestSet* test_sets_open(const char* files, const TestSetOptions* options, int* count) {
-    static const char separators[] = ", \t\n";
+    Error err;
+    glob_t found;
     TestSet* sets = NULL;
     bool has_core = false;
     *count = 0;
-    for (const char *p = files + strspn(files, separators); *p; p += strspn(p, separators)) {
-        const size_t bytes = strcspn(p, separators);
-        char* path = format("%.*s", (int)bytes, p);
+    if (!*files) { return NULL; }
+    if (!find_option_paths(&found, "--eval_data", files, "data/fetch.sh downloads test sets", &err)) {
+        fatal("%s", err.text);
+    }
+    for (size_t k = 0; k < found.gl_pathc; k++) {
+        const char* path = found.gl_pathv[k];
         if (is_directory(path)) {
             if (has_core) { usage_error("--eval_data: two folders of CORE; score them one after the other"); }
             has_core = true;
@@ -378,9 +382,8 @@ TestSet* test_sets_open(const char* files, const TestSetOptions* options, int* c
         } else {
             sets = add_set(sets, count, path, NULL, options);
         }
-        free(path);
-        p += bytes;
     }
+    globfree(&found);
     name_sets(sets, *count);
     return sets;
 }

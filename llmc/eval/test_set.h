@@ -30,7 +30,7 @@ void test_set_free(TestSet* s);
 // Returns a hash of all rows and labels of `count` sets; 0 if there are none.
 uint64_t test_sets_hash(const TestSet* sets, int count);
 
-// Opens the files that --eval_data names, separated by spaces or commas, and the tasks of CORE in a folder. Returns an
-// array of *count sets, which test_sets_close() frees; ends the program if one cannot be read.
+// Opens the files of --eval_data (find_option_paths), and the tasks of CORE in a folder. Returns an array of *count
+// sets, which test_sets_close() frees; ends the program if one cannot be read.
 TestSet* test_sets_open(const char* files, const TestSetOptions* options, int* count);
 void test_sets_close(TestSet* sets, int count);

@@ -71,13 +71,16 @@ static void open_text(TestSet* s, char* path, const char* field, const TestSetOp
 }
 
 TestSet* text_sets_open(const char* files, const char* field, const TestSetOptions* options, int stride, int* count) {
-    static const char separators[] = ", \t\n";
-    TestSet* sets = NULL;
+    Error err;
+    glob_t found;
     *count = 0;
-    for (const char *p = files + strspn(files, separators), *end; *p; p = end + strspn(end, separators)) {
-        end = p + strcspn(p, separators);
-        sets = realloc_or_die(sets, ((size_t)*count + 1) * sizeof *sets, "texts");
-        open_text(&sets[(*count)++], format("%.*s", (int)(end - p), p), field, options, stride);
+    if (!*files) { return NULL; }
+    if (!find_option_paths(&found, "--text", files, "name files of text", &err)) { fatal("%s", err.text); }
+    TestSet* sets = alloc_or_die(found.gl_pathc, sizeof *sets, "texts");
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        open_text(&sets[i], format("%s", found.gl_pathv[i]), field, options, stride);
     }
+    *count = (int)found.gl_pathc;
+    globfree(&found);
     return sets;
 }

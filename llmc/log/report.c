@@ -261,10 +261,14 @@ static void page_script(FILE* page, const Report* r) {
     fprintf(page, "];\n%s//]]></script>\n", REPORT_SCRIPT);
 }
 
+static const char HEAD[] = "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
+                           "<meta charset=\"utf-8\"/>\n"
+                           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>";
+
+bool report_may_replace(const char* path, Error* err) { return may_replace(path, HEAD, "report", err); }
+
 static void page_report(FILE* page, const Report* r) {
-    fprintf(page, "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
-            "<meta charset=\"utf-8\"/>\n"
-            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>");
+    fputs(HEAD, page);
     if (r->count == 1) { page_escape(page, r->runs[0].name); }
     else { fprintf(page, "%d runs", r->count); }
     fprintf(page, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n", REPORT_STYLE);

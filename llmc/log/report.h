@@ -9,6 +9,9 @@
 // CSS of the page, and the script that draws the charts.
 extern const char REPORT_STYLE[], REPORT_SCRIPT[];
 
+// Returns false if there is a file at `path` that is no report.
+bool report_may_replace(const char* path, Error* err);
+
 // Writes the page of `n` runs, each a folder with metrics.jsonl, to `out_path`, which is replaced atomically. Fails if
 // a run cannot be read or the page cannot be written.
 bool report_write(const char* out_path, const char* const* run_folders, int n, Error* err);

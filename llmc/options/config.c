@@ -38,7 +38,7 @@ const Command COMMANDS[NUM_COMMANDS] = {
     {"generate", GENERATE, "continue prompts by a checkpoint"},
     {"eval", EVAL, "print the validation loss of a checkpoint, or its score on the test sets of --eval_data"},
     {"tokenize", TOKENIZE, "turn text on standard input into token ids, or back with --decode"},
-    {"info", INFO, "print a model's tensors, memory and largest batch on GPUs of 8 to 80 GB (--model all: of GPT-2's "
+    {"info", INFO, "print a model's tensors, memory and largest batch in 8 to 80 GB of it (--model all: of GPT-2's "
                    "sizes); or check whole token files; info FOLDER: sum up a run and verify its checkpoints; "
                    "info FILE: describe and verify a file of weights"},
     {"check", CHECK, "compare every kernel and ten training steps with the CPU's, in the shapes and precision given"},
@@ -195,11 +195,16 @@ void config_help(const char* program, int command) {
 
 // Reads lines of `name value`; # begins a comment.
 static void config_read_file(Config* c, const char* path) {
+    enum { MOST_BYTES = 1 << 20 }; // chosen
+    static const char byte_order_mark[] = "\xef\xbb\xbf"; // which some editors write
     Error err;
-    char* text = read_file(path, NULL, &err);
+    size_t size;
+    char* text = read_file_up_to(path, MOST_BYTES, &size, &err);
     if (!text) { usage_error("--config %s", err.text); }
+    if (strlen(text) < size) { usage_error("--config %s: byte %zu is 0, so this is not text", path, strlen(text)); }
     int number = 0;
-    for (char *line = text, *next; line; line = next) {
+    const bool is_marked = !strncmp(text, byte_order_mark, strlen(byte_order_mark));
+    for (char *line = text + (is_marked ? strlen(byte_order_mark) : 0), *next; line; line = next) {
         number++;
         next = strchr(line, '\n');
         if (next) { *next++ = 0; }
@@ -211,6 +216,9 @@ static void config_read_file(Config* c, const char* path) {
         for (size_t n = strlen(value); n > 0 && strchr(" \t\r", value[n - 1]); n--) { value[n - 1] = 0; }
         const Option* o = config_find(name);
         if (!o) { usage_error("%s:%d: %s", path, number, option_unknown(&CONFIG_TABLE, name, "'", "'")); }
+        if (!strcmp(name, "config")) {
+            usage_error("%s:%d: a file cannot name another: give --config once for each", path, number);
+        }
         if (!config_set(c, o, value, FROM_FILE, &err)) { usage_error("%s:%d: %s %s", path, number, name, err.text); }
     }
     free(text);
@@ -229,7 +237,8 @@ void config_parse(Config* c, int command, const char* command_name, int argc, ch
             c->args[c->num_args++] = (char*)value;
         } else if (!config_set(c, o, value, FROM_COMMAND_LINE, &err)) {
             usage_error("--%s %s", o->name, err.text);
+        } else if (!strcmp(o->name, "config") && *value) {
+            config_read_file(c, value); // changes nothing that the command line sets, before it or behind it
         }
     }
-    if (*c->config) { config_read_file(c, c->config); }
 }

@@ -184,7 +184,7 @@ enum {
          .needs = "!eval_data !text", .needs_in = EVAL,                                                               \
          .also = "eval_iters (counted in tokens)|val_max_steps (counted in tokens)")                                  \
     TEXT(eval_data, "", TRAIN | EVAL,                                                                                 \
-         "files of test sets to score, as published: HellaSwag, LAMBADA, MMLU, ... (dev/evaluation.md), or CORE's"    \
+         "test sets to score (patterns), as published: HellaSwag, LAMBADA, MMLU, ... (dev/evaluation.md), or CORE's"  \
          " folder; eval: in place of validating",                                                                     \
          .also = "tasks (the files of test sets)|hellaswag (the file of a test set)")                                 \
     TEXT(eval_rules, "llm.c", TRAIN | EVAL,                                                                           \
@@ -192,7 +192,7 @@ enum {
          " lines (their numbers differ); shots:N answered examples in front of each item, of examples:FILE or else of"\
          " the same file; limit:N, the first items alone; every:N steps while training (else --val_every)",           \
          .needs = "eval_data", .also = "limit (limit:N)|num_fewshot (shots:N)")                                       \
-    TEXT(text, "", EVAL, "files of text, JSONL or Parquet whose perplexity and bits per byte are printed")            \
+    TEXT(text, "", EVAL, "text, JSONL or Parquet (patterns) whose perplexity and bits per byte are printed")          \
     TEXT(field, "text", EVAL, "field of a line of JSONL, or column of a Parquet file, that has the text of --text",   \
          .needs = "text")                                                                                             \
     INT(stride, 0, 1, 1e6, "none", EVAL,                                                                              \

@@ -1,6 +1,5 @@
 #include "inputs.h"
 #include <dirent.h>
-#include <glob.h>
 
 bool name_ends_with(const char* name, const char* ending) {
     size_t n = strlen(name), m = strlen(ending);
@@ -54,10 +53,10 @@ static void add_folder(NameList* list, const char* folder, int depth) {
 }
 
 static void add_pattern(NameList* list, const char* pattern) {
-    glob_t found;
-    const int result = glob(pattern, 0, NULL, &found);
-    if (result == GLOB_NOMATCH) { usage_error("%s: no file has such a name", pattern); }
-    if (result != 0) { fatal("%s: cannot search: %s", pattern, strerror(errno)); }
+    Error err;
+    glob_t found = {0};
+    if (!find_paths(&found, pattern, &err)) { fatal("%s", err.text); }
+    if (found.gl_pathc == 0) { usage_error("%s: no file has such a name", pattern); }
     for (size_t i = 0; i < found.gl_pathc; i++) { add_name(list, format("%s", found.gl_pathv[i])); }
     globfree(&found);
 }

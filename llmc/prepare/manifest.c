@@ -1,7 +1,6 @@
 #include "manifest.h"
 #include "../base/json.h"
 #include "../data/shard.h"
-#include <glob.h>
 
 size_t first_shard(const json_t* manifest) {
     return json_integer_value(json_object_get(manifest, "val_size")) == 0 ? 1 : 0;
@@ -149,13 +148,12 @@ static glob_t find_shards(const PrepareOptions* o, const char* ending) {
         if (strchr("*?[]\\", *c)) { escaped[n++] = '\\'; }
         escaped[n++] = *c;
     }
-    glob_t found;
-    memset(&found, 0, sizeof found);
+    Error err;
+    glob_t found = {0};
     static const char* const kinds[] = {"val", "train"};
     for (int i = 0; i < 2; i++) {
         char* pattern = format("%s_%s_[0-9][0-9][0-9][0-9][0-9][0-9]%s", escaped, kinds[i], ending);
-        int result = glob(pattern, i == 0 ? 0 : GLOB_APPEND, NULL, &found);
-        if (result != 0 && result != GLOB_NOMATCH) { fatal("%s: cannot search: %s", pattern, strerror(errno)); }
+        if (!find_paths(&found, pattern, &err)) { fatal("%s", err.text); }
         free(pattern);
     }
     free(escaped);

@@ -6,7 +6,6 @@
 #include "summary.h"
 #include "../tokenizer/tokenizer_open.h"
 #include <inttypes.h>
-#include <sys/file.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
 // writing shards
@@ -258,18 +257,12 @@ static void print_summary(const Output* out) {
 // Locks PREFIX.lock (`path`): one ./prepare at a time makes the shards of a prefix. The lock ends with the process.
 // Returns its descriptor; -1 in a folder that is not to be written to, whose shards may be complete.
 static int lock_output(const PrepareOptions* o, const char* path) {
-    struct stat ours, there;
-    for (;;) {
-        const int lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (lock < 0 && (errno == EROFS || errno == EACCES)) { return -1; }
-        if (lock < 0) { fatal("%s: cannot write: %s", path, strerror(errno)); }
-        if (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-            fatal("--out %s: another ./prepare is making these: wait for it, or give another --out", o->out);
-        }
-        if (fstat(lock, &ours) != 0) { fatal("%s: cannot look at it: %s", path, strerror(errno)); }
-        if (stat(path, &there) == 0 && ours.st_ino == there.st_ino) { return lock; }
-        close(lock); // the one that had it has just removed it
+    const int lock = open_lock(path);
+    if (lock < 0 && errno == EWOULDBLOCK) {
+        fatal("--out %s: another ./prepare is making these: wait for it, or give another --out", o->out);
     }
+    if (lock < 0 && errno != EROFS && errno != EACCES) { fatal("%s: cannot write: %s", path, strerror(errno)); }
+    return lock;
 }
 
 // The lock's file leaves no trace of a run that fails.

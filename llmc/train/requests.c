@@ -14,7 +14,7 @@ static double taken[NSIG];         // when each signal that stops came first, by
 
 static void take_stop(int signal_number) {
     static const char erase[] = "\r\033[J"; // the bar
-    static const char text[] = "\nstopping, and saving what is not saved yet; the same signal again ends at once\n";
+    static const char text[] = "\nstopping; the same signal again ends at once\n";
     const double now = seconds_now();
     if (taken[signal_number] > 0) {
         if (now < taken[signal_number] + SAME_SIGNAL_SECONDS) { return; }

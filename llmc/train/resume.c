@@ -167,7 +167,8 @@ bool resume_check_changes(Plan* before, const json_t* options, enum dtype dtype,
                       "out, or begin a new run in another --out, with these weights by --init CHECKPOINT",
                       o->name, value, then);
         } else if (strcmp(value, then)) {
-            notice("changed since the checkpoint: --%s %s (was %s)", o->name, value, then);
+            notice("changed since the checkpoint: --%s %s (was %s)", o->name, *value ? value : "\"\"",
+                   *then ? then : "\"\"");
         }
         free(value);
         free(then);

@@ -3,7 +3,6 @@
 #include "resume.h"
 #include "weights.h"
 #include "../data/dataset.h"
-#include <sys/file.h>
 
 // Locks --out: one run at a time writes into a folder. The lock ends with the process, however that ends. Rank 0 alone
 // writes. Returns the file descriptor of the lock; -1: there is none.
@@ -12,12 +11,11 @@ static int lock_out(const char* out, int rank) {
     if (!*out || rank > 0) { return -1; }
     if (!make_directories(out, &err)) { fatal("--out %s", err.text); }
     char* path = format("%s/.lock", out);
-    const int lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (lock < 0) { fatal("--out %s: cannot write there: %s", path, strerror(errno)); }
-    if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK) { fatal("--out %s: cannot lock it: %s", path, strerror(errno)); }
+    const int lock = open_lock(path);
+    if (lock < 0 && errno == EWOULDBLOCK) {
         fatal("--out %s: another run is writing to this folder; wait for it, or give another --out", out);
     }
+    if (lock < 0) { fatal("--out %s: cannot write there: %s", path, strerror(errno)); }
     free(path);
     checkpoint_clean(out);
     return lock;
@@ -47,7 +45,8 @@ static void require_data(const Config* c) {
 static Plan parse_given(const Config* c, enum dtype dtype) {
     Error err;
     Plan p;
-    if (!plan_parse(&p, dtype, c, &err)) { usage_error("%s", err.text); }
+    const bool needs_are_met = *c->resume || config_check_needs(c, TRAIN, &err);
+    if (!needs_are_met || !plan_parse(&p, dtype, c, &err)) { usage_error("%s", err.text); }
     return p;
 }
 

@@ -1,4 +1,4 @@
-// base.h: the checksum, whole files, folders, allocated strings, errors. threads.h: their number.
+// base.h: the checksum, files, folders, locks, allocated strings, errors. threads.h: their number.
 #include "test/test.h"
 #include "llmc/base/threads.h"
 
@@ -223,6 +223,69 @@ TEST(the_folder_of_a_path_is_synced) {
     EXPECT(sync_parent("relative", &err)); // the current folder
     EXPECT(sync_parent("/tmp", &err));     // the root
     EXPECT(!sync_parent("/none/file", &err) && strstr(err.text, "/none: cannot sync the folder"));
+}
+
+static void make_file(const char* name) {
+    Error err;
+    EXPECT(write_file_atomically(test_path(name), "text", 4, &err));
+}
+
+TEST(files_of_an_option_are_patterns_in_order) {
+    Error err;
+    glob_t found;
+    const char* const names[] = {"glob/b1", "glob/b2", "glob/a b", "glob/c"};
+    EXPECT(make_directories(test_path("glob"), &err));
+    for (int i = 0; i < 4; i++) { make_file(names[i]); }
+    char* patterns = format("%s/glob/c, %s/glob/b*\n%s/glob/a\\ b", test_folder, test_folder, test_folder);
+    EXPECT(find_option_paths(&found, "--x", patterns, "", &err) && found.gl_pathc == 4);
+    const char* const want[] = {"c", "b1", "b2", "a b"};
+    for (size_t i = 0; i < found.gl_pathc; i++) { EXPECT(!strcmp(path_name(found.gl_pathv[i]), want[i])); }
+    globfree(&found);
+    free(patterns);
+    EXPECT(!find_option_paths(&found, "--x", "/none*", "make it", &err) &&
+           !strcmp(err.text, "--x /none*: no such file: make it"));
+    globfree(&found);
+    EXPECT(!find_option_paths(&found, "--x", " , ", "make it", &err) && strstr(err.text, "no file is given: make it"));
+    globfree(&found);
+    if (geteuid() == 0) { SKIP("root reads every folder"); }
+    EXPECT(chmod(test_path("glob"), 0300) == 0);
+    patterns = format("%s/*/b1", test_folder);
+    EXPECT(find_option_paths(&found, "--x", patterns, "", &err)); // b1 itself is found
+    globfree(&found);
+    free(patterns);
+    patterns = format("%s/*/b*", test_folder);
+    EXPECT(!find_option_paths(&found, "--x", patterns, "", &err) && strstr(err.text, "cannot list the folder"));
+    globfree(&found);
+    free(patterns);
+    EXPECT(chmod(test_path("glob"), 0700) == 0);
+}
+
+TEST(a_temporary_file_replaces_what_is_there) {
+    Error err;
+    make_file("target");
+    EXPECT(symlink("target", test_path("temporary")) == 0);
+    FILE* f = create_temporary(test_path("temporary"), &err);
+    EXPECT(f && fputs("longer than text", f) >= 0 && fclose(f) == 0);
+    char* text = read_file(test_path("target"), NULL, &err);
+    EXPECT(text && !strcmp(text, "text"));
+    free(text);
+    EXPECT(unlink(test_path("temporary")) == 0 && mkfifo(test_path("temporary"), 0600) == 0);
+    f = create_temporary(test_path("temporary"), &err);
+    EXPECT(f && fclose(f) == 0);
+}
+
+TEST(a_lock_has_one_owner) {
+    char* path = format("%s/lock", test_folder);
+    const int first = open_lock(path);
+    EXPECT(first >= 0 && open_lock(path) < 0 && errno == EWOULDBLOCK);
+    close(first); // of a process that was killed: the file stays
+    const int second = open_lock(path);
+    EXPECT(second >= 0 && unlink(path) == 0);
+    const int third = open_lock(path); // the file is another one
+    EXPECT(third >= 0 && unlink(path) == 0 && symlink("elsewhere", path) == 0 && open_lock(path) < 0);
+    close(second);
+    close(third);
+    free(path);
 }
 
 TEST(no_more_threads_are_taken_than_the_library_survives) {

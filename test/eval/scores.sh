@@ -17,14 +17,14 @@ test_sets_are_scored_alone_and_while_training() {
     grep -q 'published: OpenAI' "$dir/out" || note "no published scores"
     expect 0 'HellaSwag: ' "$train" eval --out "$dir/run" --eval_data "$sets" --eval_rules lm-eval,limit:3
     grep -q '/3 = ' "$dir/out" || note "not three items: $(cat "$dir/out")"
-    expect 1 'nowhere: cannot open' "$train" eval --out "$dir/run" --eval_data nowhere
+    expect 1 'eval_data nowhere: no such file' "$train" eval --out "$dir/run" --eval_data nowhere
     expect 1 'needs a --tokenizer' "$train" eval --out "$dir/run" --tokenizer none --eval_data "$sets"
     expect 2 'here it is called --eval_data' "$train" eval --hellaswag test/golden/eval/hellaswag.bin
 }
 
 texts_examples_and_core_are_scored() {
     eval="$train eval --init test/golden/eval/model --tokenizer test/golden/eval/tokenizer.bin --threads 1"
-    must $eval --text test/golden/eval/text.txt,test/golden/eval/text.jsonl --seq_len 48
+    must $eval --text test/golden/eval/text.txt,test/golden/eval/tex*.jsonl --seq_len 48
     for line in 'text.txt: perplexity 34.244' '; 651 tokens of 651 bytes' "lm-eval's rolling windows" 'context 48' \
         'text.jsonl: perplexity ' '; 431 tokens of 431 bytes'; do
         grep -qF -- "$line" "$dir/out" || note "no '$line': $(cat "$dir/out")"

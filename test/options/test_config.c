@@ -368,6 +368,13 @@ TEST(files_hold_names_and_values) {
     free(write_config(""));
     c = PARSE(TRAIN, "--config", path);
     EXPECT(c.lr == 3e-4);
+    free(write_config("\xef\xbb\xbflr 2\nseed 5\n")); // a byte order mark
+    char* other = format("%s/other", test_folder);
+    EXPECT(rename(path, other) == 0);
+    free(write_config("seed 9\n"));
+    c = PARSE(TRAIN, "--config", other, "--config", path); // both are read, and the later one counts
+    EXPECT(c.lr == 2 && c.seed == 9);
+    free(other);
     free(path);
 }
 
@@ -379,6 +386,11 @@ TEST(errors_of_a_file_name_the_line) {
                  PARSE(TRAIN, "--config", path));
     free(write_config("seed 1\n--lr 1\n"));
     EXPECT_DEATH(EXIT_USAGE, "config:2: no option '--lr'; did you mean 'lr'?", PARSE(TRAIN, "--config", path));
+    free(write_config("seed 1\nconfig other\n"));
+    EXPECT_DEATH(EXIT_USAGE, "config:2: a file cannot name another", PARSE(TRAIN, "--config", path));
+    FILE* f = fopen(path, "wb");
+    EXPECT(f && fwrite("lr 1\0\nseed 2\n", 1, 14, f) == 14 && fclose(f) == 0);
+    EXPECT_DEATH(EXIT_USAGE, "config: byte 4 is 0, so this is not text", PARSE(TRAIN, "--config", path));
     free(write_config("seed\n"));
     EXPECT_DEATH(EXIT_USAGE, "config:1: seed takes a whole number, not ''", PARSE(TRAIN, "--config", path));
     free(path);
