@@ -13,18 +13,18 @@ export OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
 # Left out of both: long tests of bits, speeds and sizes, which take the same paths as others.
 programs="test_backends=-bits,-fast_kernels,-many_blocks test_attention=-bits
     test_attention_forms=several,of_31,cpus_and_documents test_gpt2=-adamw,-initial,-ten_muon
-    test_cpu=-speeds,-available test_score=-scores_are_those test_tokenizer=-linear
+    test_score=-scores_are_those test_tokenizer=-linear
     test_prepare=-killed,-are_shuffled,-resume_within"
-matmul=-sums_of_small
+matmul=-sums_of_small cpu=-speeds,-available
 # Its ranks start themselves outside valgrind, and have one thread: test_connect has the others.
 without=test_local
 case $build in
 *memcheck)
     watch="valgrind -q --error-exitcode=99 --num-callers=20 --suppressions=test/memcheck.txt"
     at_ends="--leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite"
-    # valgrind computes denormals, and keeps limits of descriptors to itself
+    # valgrind computes denormals, keeps limits of descriptors to itself, and shows less of the processor than Linux
     programs="$programs test_checkpoint=-cannot_be_listed test_dataloader=-few_descriptors"
-    matmul="$matmul,-denormals" ;;
+    matmul="$matmul,-denormals" cpu="$cpu,-linux_sees" ;;
 *)
     watch='' at_ends=''
     export TSAN_OPTIONS="ignore_noninstrumented_modules=1 suppressions=test/thread.txt"
@@ -40,7 +40,7 @@ watched() { "$@" >"$dir/out" 2>"$dir/err" || { note "failed: $*"; cat "$dir/err"
 test_programs() {
     export watch
     others=$(ls "$build" | grep -x 'test_[a-z_0-9]*' | grep -vxF "$without")
-    sh test/run.sh "$build" $programs test_matmul=$matmul $others || note "see above"
+    sh test/run.sh "$build" $programs test_matmul=$matmul test_cpu=$cpu $others || note "see above"
 }
 
 text_is_prepared() {

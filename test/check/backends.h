@@ -31,7 +31,8 @@ static inline bool runs_here(const Backend* b) {
 
 typedef enum { ALL_BACKENDS, CPU_BACKENDS, BF16_RESIDUALS, CPU_AND_BF16_RESIDUAL } TestedBackends;
 
-// Lists the linked backends that can run, in the order of llmc/train/backends.c. Returns their number.
+// Lists the linked backends that can run, in the order of llmc/train/backends.c. Returns their number. None ends the
+// program: a test that computes nothing would pass.
 static inline int list_tested_backends(TestedBackends which, const Backend* list[MAX_BACKENDS]) {
     const Backend *linked[MAX_BACKENDS], *residual = NULL; // residual: the first with a residual stream in bf16
     const int count = list_backends(linked);
@@ -44,6 +45,7 @@ static inline int list_tested_backends(TestedBackends which, const Backend* list
         if (b) { list[runnable++] = b; }
     }
     if (which == CPU_AND_BF16_RESIDUAL && residual && runnable < MAX_BACKENDS) { list[runnable++] = residual; }
+    if (!runnable) { fatal("no backend of this test runs here"); }
     return runnable;
 }
 

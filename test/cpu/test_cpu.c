@@ -5,6 +5,7 @@
 #include "llmc/check/op_run.h"
 #include "test/check/op_tensors.h"
 #include "llmc/cpu/math.h"
+#include "llmc/cpu/processor.h"
 #include "llmc/base/rng.h"
 #include <sys/resource.h>
 
@@ -265,5 +266,36 @@ TEST(memory_that_is_available_is_bounded) {
     EXPECT(b->device_memory_available() <= (size_t)1 << 36);
     setrlimit(RLIMIT_AS, &r);
 }
+
+#ifdef __x86_64__
+// A level that is taken for missing would leave its kernels untested; one that is taken for there ends by SIGILL.
+TEST(levels_of_the_processor_are_those_that_linux_sees) {
+    static const struct { const char *level, *flags[9]; } levels[] = { // each has those before it too
+        {"avx2", {"avx", "avx2", "fma", "movbe", "f16c", "bmi1", "bmi2", "abm"}},
+        {"avx512", {"avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl"}},
+        {"avx512_bf16", {"avx512_bf16"}},
+        {"amx", {"amx_bf16", "amx_tile"}}};
+    char* line = NULL;
+    size_t room = 0;
+    FILE* f = fopen("/proc/cpuinfo", "r");
+    while (f && getline(&line, &room, f) > 0 && strncmp(line, "flags", 5)) {}
+    if (f) { fclose(f); }
+    if (!line || strncmp(line, "flags", 5)) { SKIP("no flags in /proc/cpuinfo"); }
+    *strchrnul(line, '\n') = ' '; // so that a space stands behind each
+    bool has = true;
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        for (int k = 0; levels[i].flags[k]; k++) {
+            char* word = format(" %s ", levels[i].flags[k]);
+            has = has && strstr(line, word);
+            free(word);
+        }
+        test_case = levels[i].level;
+        EXPECT(processor_has(levels[i].level) == (has && (strcmp(test_case, "amx") || system_permits_tiles())));
+    }
+    test_case = NULL;
+    EXPECT(processor_has("generic") && !processor_has("mmx"));
+    free(line);
+}
+#endif
 
 TEST_MAIN()
