@@ -150,13 +150,6 @@ TEST(sums_of_any_length) {
     for (int size = 2; size <= 3; size++) { run_all(size, sum_body, 0, ""); }
 }
 
-TEST(one_process_needs_no_socket) {
-    begin(1);
-    Launch l = launch_of(0, 1, 0);
-    l.folder = "/no/such/folder";
-    exchange_body(&l);
-}
-
 static void late_body(const Launch* l) {
     if (l->rank % 2 == 0) { sleep_seconds(0.3); }
     exchange_body(l);
