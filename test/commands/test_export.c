@@ -1,5 +1,6 @@
 // Models in the forms of transformers, llm.c and llama.cpp: all are read as the same weights, what is exported is what
 // the others write, bit for bit, and damaged files are refused with the file in the message.
+#include "test/base/synced.h"
 #include "llmc/commands/commands.h"
 #include "llmc/files/model_file.h"
 #include "test/files/small_save.h"
@@ -55,7 +56,7 @@ static void run_export(const char* as, const char* from, const char* to, const c
     Config c;
     config_defaults(&c);
     config_parse(&c, EXPORT, "export", tokenizer ? 9 : 7, argv);
-    EXPECT(export_command(&c) == EXIT_DONE);
+    EXPECT(export_command(&c) == EXIT_DONE && is_all_synced());
 }
 
 // Exports to a new path, which the caller frees.

@@ -1,4 +1,5 @@
 // Token shards: what is written is read back, and each way in which a file can be wrong is named.
+#include "test/base/synced.h"
 #include "llmc/data/shard.h"
 #include "test/test.h"
 #include <signal.h>
@@ -13,7 +14,7 @@ static void make_shard(const char* path, size_t count) {
         uint16_t token = (uint16_t)(i * 7);
         EXPECT(shard_write(&w, &token, 1, &err));
     }
-    EXPECT(shard_commit(&w, hex, &err));
+    EXPECT(shard_commit(&w, hex, &err) && is_all_synced());
 }
 
 // Opens a shard and checks all of its tokens. Returns their number; -1 on failure.

@@ -1,5 +1,6 @@
 // Checkpoints: listing, rotation, refusal of damaged ones, options.json. Every message must name the file and, where
 // there is one, the tensor. test_gpt2.c saves and loads a model on every backend.
+#include "test/base/synced.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
 #include "llmc/base/json.h"
@@ -154,7 +155,7 @@ TEST(the_newest_are_kept) {
     char* out = new_folder();
     for (long long step = 10; step <= 40; step += 10) {
         char *path = save(out, m, step, 2), *want = format("%s/step_%08lld", out, step);
-        EXPECT(!strcmp(path, want) && is_directory(path));
+        EXPECT(!strcmp(path, want) && is_directory(path) && is_all_synced());
         free(path);
         free(want);
     }

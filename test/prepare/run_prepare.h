@@ -1,15 +1,17 @@
 // Runs ./prepare as a child process of a test, in the test's folder, and reads what it wrote.
 //
-// rename and fwrite are replaced in the test program by functions that count, so that a test can kill a run at each of
-// the points between two changes of what is on the disk. fsync is replaced by a function that writes nothing: no test
-// cuts the power, and what a killed process wrote stays. Instead rename ends a run that would lose a file in a power
-// cut. Include it once, before anything else.
+// fwrite is replaced in the test program by a function that counts, as rename is in synced.h, so that a test can kill a
+// run at each of the points between two changes of what is on the disk. A run that would lose a file in a power cut
+// fails. Include it once, before anything else.
 #pragma once
+#include "test/base/synced.h"
 #include "llmc/prepare/documents.h"
 #include "llmc/data/shard.h"
 #include "llmc/base/rng.h"
 #include <signal.h>
 #include <sys/resource.h>
+
+enum { KILLED = 1000, NOT_SYNCED = 98 }; // in place of an exit code
 
 static int events_until_kill = -1; // counted down to 0 by rename (before and after) and fwrite; -1: never
 
@@ -22,35 +24,6 @@ static inline void event(void) {
         close(fd);
     }
     if (events_until_kill >= 0 && events_until_kill-- == 0) { raise(SIGKILL); }
-}
-
-enum { KILLED = 1000, NOT_SYNCED = 98 }; // in place of an exit code
-
-static struct stat synced_file;      // the last regular file that was synced, as it was then
-static bool is_folder_synced = true; // since the last rename
-
-int fsync(int fd) {
-    struct stat st;
-    if (fstat(fd, &st) != 0) { return -1; }
-    if (S_ISDIR(st.st_mode)) { is_folder_synced = true; } else { synced_file = st; }
-    return 0;
-}
-
-static bool is_synced(const struct stat* st) {
-    return st->st_dev == synced_file.st_dev && st->st_ino == synced_file.st_ino && st->st_size == synced_file.st_size;
-}
-
-int rename(const char* from, const char* to) {
-    struct stat st;
-    if (stat(from, &st) != 0 || !is_synced(&st) || !is_folder_synced) {
-        fprintf(stderr, "%s was not synced, or the folder after the last rename\n", from);
-        _exit(NOT_SYNCED);
-    }
-    is_folder_synced = false;
-    event();
-    int result = renameat(AT_FDCWD, from, AT_FDCWD, to);
-    event();
-    return result;
 }
 
 size_t fwrite(const void* data, size_t size, size_t count, FILE* f) {
@@ -103,9 +76,10 @@ static inline int run_until(int events, const char* input, const char* arguments
         dup2(fileno(out), 1);
         dup2(fileno(err), 2);
         events_until_kill = events;
+        on_rename = event;
         if (chdir(test_folder) != 0) { _exit(99); }
         const int code = prepare_main(argc, argv);
-        exit(code == 0 && !is_folder_synced ? NOT_SYNCED : code);
+        exit(code == 0 && !is_all_synced() ? NOT_SYNCED : code);
     }
     waitpid(child, &status, 0);
     read_back(out, run_out, sizeof run_out);
