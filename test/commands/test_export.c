@@ -249,6 +249,54 @@ TEST(damaged_gguf_files_are_refused) {
     expect_refused("f16.gguf", 0, "", 0, 1300, "goes beyond its end");
 }
 
+// Writes f16.gguf with one tensor more, output.weight: token_embd's shape, and the data of `twin`. Expects that it is
+// refused with the words, or (NULL) read.
+static void expect_output(const char* twin, const char* words) {
+    Error err = {.text = ""};
+    Gguf g;
+    size_t size, n, end = 0, data = SIZE_MAX, with;
+    char *text = read_file(MODELS "f16.gguf", &size, &err), *folder = new_folder(), *path = below(folder, "x.gguf");
+    char* more;
+    if (!text || !gguf_open(&g, MODELS "f16.gguf", &err)) { fatal("%s", err.text); }
+    for (size_t i = 0; i < g.num_tensors; i++) { // where the list of tensors ends, and where the data begin
+        const GgufTensor* t = &g.tensors[i];
+        end = max_size(end, place_of("f16.gguf", t->name) + strlen(t->name) + 4 + 8 * (size_t)t->dims + 4 + 8);
+        data = min_size(data, t->offset);
+    }
+    FILE* f = open_memstream(&more, &with);
+    text[8]++; // the number of tensors
+    fwrite(text, 1, end, f);
+    gguf_put_text(f, "output.weight", strlen("output.weight"));
+    gguf_put_u32(f, 2);
+    gguf_put_u64(f, gguf_tensor(&g, "token_embd.weight")->shape[0]);
+    gguf_put_u64(f, gguf_tensor(&g, "token_embd.weight")->shape[1]);
+    gguf_put_u32(f, gguf_tensor(&g, "token_embd.weight")->ggml);
+    gguf_put_u64(f, gguf_tensor(&g, twin)->offset - data);
+    gguf_put_padding(f, (size_t)ftello(f));
+    fwrite(text + data, 1, size - data, f);
+    if (fclose(f) != 0) { fatal("no memory"); }
+    test_write(path, more, with);
+    float* x = weights_of(path, &n, &err);
+    if (words ? x || !strstr(err.text, words) : !x) { TEST_FAIL("no '%s' but '%s'", words ? words : "", err.text); }
+    gguf_close(&g);
+    free(x);
+    free(more);
+    free(path);
+    free(folder);
+    free(text);
+}
+
+TEST(gguf_files_of_another_model_are_refused) {
+    const float epsilon = 1e-6f;
+    const size_t after_key = 4, after_length = 4 + 8; // the type; of a string also its length
+    const size_t kind = place_of("f16.gguf", "general.architecture") + strlen("general.architecture") + after_length,
+                 norm = place_of("f16.gguf", "layer_norm_epsilon") + strlen("layer_norm_epsilon") + after_key;
+    expect_refused("f16.gguf", kind, "gptj", 4, 0, "general.architecture is 'gptj': only gpt2 is read");
+    expect_refused("f16.gguf", norm, &epsilon, 4, 0, "gpt2.attention.layer_norm_epsilon is not 1e-5");
+    expect_output("token_embd.weight", NULL);
+    expect_output("blk.0.ffn_up.weight", "tensor output.weight differs from token_embd.weight");
+}
+
 // Copies a golden folder of shards with text of its index replaced, of the same length.
 static void expect_index_refused(const char* from, const char* to, const char* words) {
     Error err = {.text = ""};
