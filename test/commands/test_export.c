@@ -383,6 +383,24 @@ TEST(a_config_cannot_ask_for_more_memory_than_the_file_has) {
     free(folder);
 }
 
+TEST(numbers_beyond_the_range_of_a_type_are_not_exported) {
+    char *folder = new_folder(), *path = below(folder, "llmc.bin"), *to = below(folder, "exported");
+    Error err;
+    size_t size;
+    char* file = read_file(MODELS "llmc_f32.bin", &size, &err);
+    if (!file) { fatal("%s", err.text); }
+    memcpy(file + LLMC_MODEL_HEADER + 12, &(float){-1e5f}, sizeof(float));
+    test_write(path, file, size);
+    EXPECT_DEATH(EXIT_RUNTIME, "wte of layer 0 has -100000, but fp16 ends at 65504: give another --dtype",
+                 run_export("hf", path, to, "fp16", NULL));
+    EXPECT(!folder_has(folder, "exported") && !folder_has(folder, ".tmp-exported"));
+    run_export("hf", path, to, "bf16", NULL);
+    free(file);
+    free(to);
+    free(path);
+    free(folder);
+}
+
 TEST(nothing_is_overwritten) {
     char *path = exported("llmc", MODELS "f32", "fp32", NULL), *folder = exported("hf", MODELS "f32", "fp32", NULL);
     EXPECT_DEATH(EXIT_USAGE, "is there already", run_export("llmc", MODELS "llmc_f32.bin", path, "bf16", NULL));
