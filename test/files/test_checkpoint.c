@@ -215,6 +215,8 @@ TEST(the_state_of_a_run_comes_back) {
     config_defaults(&c);
     TrainState s = state_at(123456789), back = state_at(0);
     s.tokens = 300000000000, s.window = 1ull << 40, s.updates = 123456780;
+    s.bad_steps = 7, s.nonfinite_steps = 5;
+    s.best = (Validated){.step = 123456700, .loss = 3.14159265358979, .data = 0xfedcba9876543210ull};
     s.pending = (Phases){.val = true, .sample = true};
     EXPECT(loss_scale_parse(&s.loss_scale, "dynamic:8", false, &err));
     for (int i = 0; i < OUTLIER_WINDOW + 9; i++) { // full, and gone round
@@ -224,7 +226,8 @@ TEST(the_state_of_a_run_comes_back) {
     char *out = new_folder(), *path = save_with(out, m, &s, &c, &err);
     json_t* state = path ? checkpoint_verify(path, &err) : NULL;
     EXPECT(state && checkpoint_load(&h->o, &back, path, state, &err));
-    EXPECT(back.updates == s.updates);
+    EXPECT(back.updates == s.updates && back.bad_steps == s.bad_steps && back.nonfinite_steps == s.nonfinite_steps);
+    EXPECT(back.best.step == s.best.step && back.best.loss == s.best.loss && back.best.data == s.best.data);
     EXPECT(back.pending.val && !back.pending.eval && back.pending.sample);
     const json_t* scale = json_object_get(state, "loss_scale");
     EXPECT(json_real_value(json_object_get(scale, "scale")) == 8 && json_object_get(scale, "good_steps"));
