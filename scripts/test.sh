@@ -149,16 +149,31 @@ sanitize() {
         $(ls test/*/test_*.c | sed 's:.*/::; s/\.c$//' | grep -vxF "$(printf '%s\n' $counting)")
     limited env OMP_NUM_THREADS=2 sh test/run.sh build/sanitize "$@"
 }
-# Every reader of a file or of the network, with the recorded files changed at random; `long`: by libFuzzer, too.
+# Every reader of a file or of the network, with the recorded files of its format changed at random, and with those of
+# all formats as they are; `long`: by libFuzzer, too.
 mutate() {
     sanitized mutators || return 1
     changes=800
     [ -z "$long" ] || changes=20000
-    seeds=$(find test/golden test/fuzz/corpus -type f -size -64k)
+    set -- $(find test/golden test/fuzz/corpus -type f -size -64k)
     for f in build/sanitize/mutate_*; do
         case $f in *.d) continue ;; esac
-        "$f" "$changes" $seeds >build/sanitize/mutate.log 2>&1 || { tail -n 60 build/sanitize/mutate.log; return 1; }
+        { "$f" $# "$@" && "$f" "$changes" $(printf '%s\n' "$@" | grep -E "$(seeds_of "${f##*/mutate_}")"); } \
+            >build/sanitize/mutate.log 2>&1 || { tail -n 60 build/sanitize/mutate.log; return 1; }
     done
+}
+seeds_of() { # TARGET: prints a pattern of the files that have its format
+    case $1 in
+    gguf | parquet | safetensors) echo "\.$1\$" ;;
+    lists | logs) echo "/corpus/$1/" ;;
+    llmc_model) echo '/llmc_.*\.bin$' ;;
+    model_folder) echo 'index\.json$' ;;
+    reader) echo '/corpus/reader/|/rows\.jsonl' ;;
+    shard | token_formats) echo '/tokens/' ;;
+    test_set) echo '/eval/.*(\.jsonl|\.txt|hellaswag\.bin)$' ;;
+    tokenizer_json) echo '/bpe/' ;;
+    *) echo . ;; # the first byte of an input chooses what the others are
+    esac
 }
 plain() { # without OpenMP; less optimized, which compiles faster
     compile BUILD=build/plain OPENMP= LEVELS=generic OPT_release=-O0 KERNEL_OPT_release=-O1 build/plain/test_gpt2 ||
