@@ -21,12 +21,21 @@ static inline const char* input_file(const uint8_t* data, size_t size) {
     return path;
 }
 
-// Returns an empty folder of this process, in memory if there is /dev/shm: writers that sync are slow on a disk.
+static char folder_name[64];
+
+static inline void remove_folder(void) {
+    char* command = format("rm -rf %s", folder_name);
+    if (system(command) != 0) { fprintf(stderr, "cannot remove %s\n", folder_name); }
+    free(command);
+}
+
+// Returns an empty folder of this process, in memory if there is /dev/shm: writers that sync are slow on a disk. It is
+// removed when the process exits.
 static inline const char* input_folder(void) {
-    static char folder[64];
+    char* folder = folder_name;
     if (!*folder) {
-        snprintf(folder, sizeof folder, "%s/fuzz_XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-        if (!mkdtemp(folder)) { fatal("%s: %s", folder, strerror(errno)); }
+        snprintf(folder, sizeof folder_name, "%s/fuzz_XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+        if (!mkdtemp(folder) || atexit(remove_folder) != 0) { fatal("%s: %s", folder, strerror(errno)); }
     }
     return folder;
 }

@@ -199,11 +199,14 @@ struct Hello {
     char host[64];
 };
 
-inline void check_hello(const Hello& mine, const Hello& other) {
+// Ends the program if the ends do not belong together. It leaves no socket: `path` is this rank's.
+inline void check_hello(const Hello& mine, const Hello& other, const char* path) {
+    const bool is_same = other.device == mine.device && !strncmp(other.host, mine.host, sizeof mine.host);
+    if (other.ranks != mine.ranks || is_same) { unlink(path); }
     if (other.ranks != mine.ranks) {
         die("NCCL rank %d counts %d ranks, rank %d counts %d", mine.rank, mine.ranks, other.rank, other.ranks);
     }
-    if (other.device == mine.device && !strncmp(other.host, mine.host, sizeof mine.host)) {
+    if (is_same) {
         die("NCCL ranks %d and %d both use device %d: call cudaSetDevice first", std::min(mine.rank, other.rank),
             std::max(mine.rank, other.rank), mine.device);
     }
@@ -212,6 +215,8 @@ inline void check_hello(const Hello& mine, const Hello& other) {
 // Connects to the ranks below, and waits for those above.
 inline void connect_all(Communicator* c, const ncclUniqueId& id) {
     const int listening = listen_as(id, c->rank, c->ranks);
+    sockaddr_un address;
+    address_of(id, c->rank, &address);
     Hello mine = {c->rank, c->ranks, 0, {}};
     gethostname(mine.host, sizeof mine.host);
     if (cudaGetDevice(&mine.device) != cudaSuccess) { die("NCCL rank %d: no device", c->rank); }
@@ -220,7 +225,7 @@ inline void connect_all(Communicator* c, const ncclUniqueId& id) {
         c->sockets[peer] = connect_to(id, c->rank, peer);
         put(*c, peer, &mine, sizeof mine, "ncclCommInitRank");
         take(*c, peer, &other, sizeof other, "ncclCommInitRank");
-        check_hello(mine, other);
+        check_hello(mine, other, address.sun_path);
     }
     for (int arrived = c->rank + 1; arrived < c->ranks; arrived++) {
         const int fd = accept(listening, nullptr, nullptr);
@@ -234,11 +239,9 @@ inline void connect_all(Communicator* c, const ncclUniqueId& id) {
         if (peer <= c->rank || peer >= c->ranks) { die("NCCL rank %d: rank %d of %d", c->rank, peer, other.ranks); }
         c->sockets[peer] = fd;
         put(*c, peer, &mine, sizeof mine, "ncclCommInitRank");
-        check_hello(mine, other);
+        check_hello(mine, other, address.sun_path);
     }
     close(listening);
-    sockaddr_un address;
-    address_of(id, c->rank, &address);
     unlink(address.sun_path);
 }
 
