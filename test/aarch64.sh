@@ -13,6 +13,7 @@ sh scripts/setup.sh aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu aarch64-linux-gn
 fetch_libraries() (
     command -v apt-get >/dev/null && work=$(mktemp -d) && cd "$work" || return 1
     trap 'rm -rf "$work"' EXIT
+    trap 'exit 143' INT TERM HUP
     mkdir -p lists/partial archives/partial
     : >status
     set -- -qq -o Dir::State::lists="$work/lists" -o Dir::State::status="$work/status" -o Dir::Cache="$work" \

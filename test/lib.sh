@@ -6,7 +6,14 @@
 # run here. Its own folder is $dir; all tests of the script share $root. $long is not empty in `scripts/test.sh long`.
 export LC_ALL=C # numbers have a point, messages of the system are English
 root=$(mktemp -d)
-trap 'rm -rf "$root"' EXIT
+# Ends what tests have started, which inherits the variable that is set below, and removes the folder.
+clean() {
+    set +f
+    kill $(grep -lszxF "XDG_CACHE_HOME=$root/cache" /proc/[0-9]*/environ | cut -d / -f 3) 2>/dev/null
+    rm -rf "$root"
+}
+trap clean EXIT
+trap 'exit 143' INT TERM HUP # dash that dies of a signal runs no EXIT trap
 passed=0 failed=0 skipped=0 long=${long:-}
 build=build/release emu=build/emu chosen=
 for argument; do

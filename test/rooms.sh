@@ -22,6 +22,7 @@ check() { # NAME ERRORS
 }
 includes >"${TMPDIR:-/tmp}/includes.$$"
 trap 'rm -f "${TMPDIR:-/tmp}/includes.$$"' EXIT
+trap 'exit 143' INT TERM HUP
 check only_rooms_at_the_top "$(find . -maxdepth 1 -type f; ls | grep -vxF "$(echo "$rooms" | tr ' ' '\n')" || true)"
 check no_include_runs_up "$(awk -v rooms="$rooms" '
     BEGIN { n = split(rooms, name, " "); for (i = 1; i <= n; i++) floor[name[i]] = i }

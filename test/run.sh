@@ -14,8 +14,14 @@ workers=$(nproc 2>/dev/null || echo 1)
 export GOMP_SPINCOUNT=1000 # threads that wait spin but a moment: several programs share the cores
 # Large pages: to map and clear small ones takes a third of the time of test_backends.
 export GLIBC_TUNABLES=glibc.malloc.hugetlb=1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+work=$(mktemp -d) running=
+export TEST_PROGRAMS="$work" # by which the programs are found that a signal ends too
+clean() {
+    kill $running $(grep -lszxF "TEST_PROGRAMS=$work" /proc/[0-9]*/environ | cut -d / -f 3) 2>/dev/null
+    rm -rf "$work"
+}
+trap clean EXIT
+trap 'exit 143' INT TERM HUP # dash that dies of a signal runs no EXIT trap
 
 run_program() { # NAME WORD...
     output="$work/$1"
@@ -56,6 +62,7 @@ worker() {
 i=0
 while [ $i -lt "$workers" ]; do
     worker "$@" &
+    running="$running $!"
     i=$((i + 1))
 done
 wait

@@ -7,7 +7,7 @@ export OMP_NUM_THREADS=1 EMU_GUARD=0
 
 hosts="gpt2c-$$-0 gpt2c-$$-1"
 remove_hosts() { for h in $hosts; do ip netns delete "$h" 2>/dev/null; done; }
-trap 'remove_hosts; rm -rf "$root"' EXIT
+trap 'remove_hosts; clean' EXIT
 make_hosts() { # two hosts, joined by a cable
     ip netns add "gpt2c-$$-0" && ip netns add "gpt2c-$$-1" &&
     ip -n "gpt2c-$$-0" link add cable type veth peer name cable netns "gpt2c-$$-1" || return 1

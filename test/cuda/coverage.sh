@@ -6,6 +6,7 @@ folder=${1:-build/emu-coverage}
 least=95 # chosen, not measured
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 143' INT TERM HUP
 
 # part of the line | why it does not run here
 cat >"$work/reasons" <<'REASONS'

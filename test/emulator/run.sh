@@ -4,7 +4,12 @@
 # `long=1 run.sh` makes every build of every program; otherwise each program has those of builds_of.
 cd "$(dirname "$0")" || exit 1
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+clean() { # what a signal ends includes the programs that have names in this folder
+    kill $(jobs -p) $(grep -lsF "$work/" /proc/[0-9]*/cmdline | cut -d / -f 3) 2>/dev/null
+    rm -rf "$work"
+}
+trap clean EXIT
+trap 'exit 143' INT TERM HUP
 passed=0 failed=0 skipped=0 long=${long:-}
 add() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
 

@@ -19,6 +19,7 @@ done
 [ -s "$build/cuda_bf16.o" ] || { echo "skipped: no nvcc built the GPU trainer here"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 143' INT TERM HUP
 
 # Prints the path of an object with the code of FP32|BF16 for a capability: the trainer's, or one that is compiled now.
 object() { # TYPE CAPABILITY
