@@ -4,17 +4,17 @@
 #include "test/test.h"
 
 // The configuration that a command line of letters gives; it ends at NULL.
-static Config parse(FlagsDevice device, char** argv) {
+static Config parse(FlagsDevice device, const char* const* argv) {
     Config c;
     int argc = 0;
     while (argv[argc]) { argc++; }
-    char** rewritten = flags_rewrite(&argc, argv, device);
+    char** rewritten = flags_rewrite(&argc, (char**)argv, device);
     config_defaults(&c);
     config_parse(&c, TRAIN, "train", argc, rewritten);
     return c;
 }
-#define PARSE(...) parse(FLAGS_CPU, (char*[]){__VA_ARGS__, NULL})
-#define PARSE_GPU(...) parse(FLAGS_GPU, (char*[]){__VA_ARGS__, NULL})
+#define PARSE(...) parse(FLAGS_CPU, (const char*[]){__VA_ARGS__, NULL})
+#define PARSE_GPU(...) parse(FLAGS_GPU, (const char*[]){__VA_ARGS__, NULL})
 
 typedef struct {
     const char *letters, *value, *option, *want; // want: as option_value() gives it
