@@ -26,7 +26,7 @@ static TestCase *test_first, **test_end = &test_first;
 static int test_failures;        // in the test that runs now
 static const char* test_skipped; // the reason
 static const char* test_case;
-static const char* test_folder;  // an empty folder of this program's own, removed at the end
+static const char* test_folder;  // an empty folder of this program's own, in TMPDIR or /tmp, removed at the end
 
 // AddressSanitizer does not look for leaks: options live as long as the program, and children that tests fork() exit
 // without freeing memory.
@@ -125,7 +125,8 @@ static inline void test_run(TestCase* t) {
 }
 
 static inline int test_main(int argc, char** argv, const char* program) {
-    char folder[] = "/tmp/gpt2c-test-XXXXXX";
+    const char* parent = getenv("TMPDIR");
+    char* folder = format("%s/gpt2c-test-XXXXXX", parent && *parent ? parent : "/tmp");
     int passed = 0, failed = 0, skipped = 0;
     const char* slash = strrchr(program, '/');
     const char* name = slash ? slash + 1 : program;
@@ -139,9 +140,10 @@ static inline int test_main(int argc, char** argv, const char* program) {
         skipped += !t->failed && test_skipped;
         passed += !t->failed && !test_skipped;
     }
-    char* clean = format("rm -rf %s", test_folder);
+    char* clean = format("rm -rf '%s'", test_folder);
     if (system(clean) != 0) { printf("cannot remove %s\n", test_folder); }
     free(clean);
+    free(folder);
     if (passed + failed + skipped == 0) {
         printf("no test has such a name\n");
         failed = 1;
