@@ -14,12 +14,15 @@ goes_on() { # NAME PROGRAM OPTIONS...: a run resumed after two steps ends with t
 
 each_level_of_the_cpu_trains() {
     corpus
+    tried=
     for dtype in fp32 bf16 fp16; do
         for level in generic avx2 avx512 avx512_bf16 amx; do
             "$train" check --cpu $level --dtype $dtype --model nonsense 2>&1 | grep -q 'there are:' && continue
             goes_on $dtype-$level "$train" --dtype $dtype --cpu $level
+            tried=1
         done
     done
+    [ -n "$tried" ] || note "no level was tried"
 }
 
 each_dtype_of_the_gpu_trains() {
