@@ -158,8 +158,9 @@ mutate() {
     set -- $(find test/golden test/fuzz/corpus -type f -size -64k)
     for f in build/sanitize/mutate_*; do
         case $f in *.d) continue ;; esac
-        { "$f" $# "$@" && "$f" "$changes" $(printf '%s\n' "$@" | grep -E "$(seeds_of "${f##*/mutate_}")"); } \
-            >build/sanitize/mutate.log 2>&1 || { tail -n 60 build/sanitize/mutate.log; return 1; }
+        own=$(printf '%s\n' "$@" | grep -E "$(seeds_of "${f##*/mutate_}")")
+        { limited "$f" $# "$@" && limited "$f" "$changes" $own; } >build/sanitize/mutate.log 2>&1 ||
+            { tail -n 60 build/sanitize/mutate.log; return 1; }
     done
 }
 seeds_of() { # TARGET: prints a pattern of the files that have its format
@@ -239,7 +240,7 @@ traffic() { compile_check && limited sh test/cuda/traffic.sh build/emu-check; }
 full_size() { # bf16 is the largest; the others' kernels are the same templates
     set -- bf16 wraps
     [ -z "$long" ] || set --
-    compile_check && build/emu-check/test_full_size "$@"
+    compile_check && limited build/emu-check/test_full_size "$@"
 }
 aarch64() { limited sh test/aarch64.sh build/release; } # by a cross compiler and qemu
 gpu_script() { compile_emu && limited sh test/bench/gpu_script.sh $emu; }

@@ -9,10 +9,11 @@
 //
 // A test program prints each failure and each skipped test when it happens, and each test that took five seconds. At
 // the end it lists the tests that failed and closes with `name: N passed, N failed, N skipped`. It returns 1 if a test
-// failed. Arguments choose tests by a part of their names, or with -WORD leave them out; a word that chooses none is an
-// error.
+// failed; one that takes 20 minutes ends it. Arguments choose tests by a part of their names, or with -WORD leave them
+// out; a word that chooses none is an error.
 #pragma once
 #include "../llmc/base/base.h"
+#include <signal.h>
 #include <sys/wait.h>
 
 typedef struct TestCase {
@@ -112,11 +113,25 @@ static inline bool test_is_chosen(const TestCase* t, int argc, char** argv) {
     return chosen || !words;
 }
 
+static char test_over[256]; // what is printed when the test that runs takes too long
+
+static inline void test_end_over(int signal_number) {
+    const ssize_t written = write(1, test_over, strlen(test_over));
+    (void)written;
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
 static inline void test_run(TestCase* t) {
+    enum { TEST_SECONDS = 1200 };
     const double start = seconds_now();
     test_failures = 0;
     test_skipped = test_case = NULL;
+    snprintf(test_over, sizeof test_over, "FAILED  %s: it has not ended after %d s\n", t->name, TEST_SECONDS);
+    signal(SIGALRM, test_end_over);
+    alarm(TEST_SECONDS);
     t->run();
+    alarm(0);
     t->failed = test_failures > 0;
     const double seconds = seconds_now() - start;
     if (t->failed) { printf("FAILED  %s\n", t->name); }
