@@ -274,6 +274,14 @@ ranks_that_differ_are_named() {
     common="$common --train_data corpus_train_*.bin"
     expect 1 'the data is not that of rank 0' timeout 600 mpirun \
         -wdir "$dir/a" -np 1 "$PWD/$train" $common : -wdir "$dir/b" -np 1 "$PWD/$train" $common
+    must "$train" $run $data $quiet --max_steps 2 --save_every 1 --batch_size 4 --out "$dir/saved"
+    cp -r "$dir/saved/step_00000001" "$dir/a/start"
+    again="$PWD/$train $run $data $quiet --batch_size 4 --resume start --out $dir/again"
+    expect 1 'all ranks must see the same files' timeout 600 mpirun \
+        -wdir "$dir/a" -np 1 $again : -wdir "$dir/b" -np 1 $again
+    cp -r "$dir/saved/step_00000002" "$dir/b/start"
+    expect 1 'the checkpoint is not that of rank 0' timeout 600 mpirun \
+        -wdir "$dir/a" -np 1 $again : -wdir "$dir/b" -np 1 $again
     echo '{"text": "a b"}' >"$dir/a/set"
     echo '{"text": "a c"}' >"$dir/b/set"
     common="eval --init $PWD/test/golden/gpt2 --tokenizer bytes --eval_data set"
