@@ -505,29 +505,39 @@ static void noisy_events() {
     EXPECT(counts[1] > 1 && counts[2] > 1 && counts[3] > 1 && counts[4] > 1);
 }
 
-static void graphs() {
-    Array<float> a(2);
+// Returns a graph on stream *s, and on another one that waits for it at its beginning or behind its first kernel:
+// a[0] += 1 on s, a[0] *= a[1] on the other. a becomes 1, 2.
+enum WaitFor { THE_BEGINNING, THE_ADDITION };
+static cudaGraphExec_t graph_of_two_streams(Array<float>& a, cudaStream_t* s, WaitFor wait_for) {
     const float start[2] = {1, 2};
     OK(cudaMemcpy(a.data, start, 8, cudaMemcpyHostToDevice));
-    cudaStream_t s, t;
+    cudaStream_t t;
     cudaEvent_t fork, join;
-    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking));
     OK(cudaStreamCreateWithFlags(&t, cudaStreamNonBlocking));
     OK(cudaEventCreate(&fork));
     OK(cudaEventCreate(&join));
-    OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
-    add_kernel<<<1, 1, 0, s>>>(a.data, 1);
-    OK(cudaEventRecord(fork, s));
+    OK(cudaStreamBeginCapture(*s, cudaStreamCaptureModeThreadLocal));
+    if (wait_for == THE_BEGINNING) { OK(cudaEventRecord(fork, *s)); }
+    add_kernel<<<1, 1, 0, *s>>>(a.data, 1);
+    if (wait_for == THE_ADDITION) { OK(cudaEventRecord(fork, *s)); }
     OK(cudaStreamWaitEvent(t, fork));
     multiply_kernel<<<1, 1, 0, t>>>(a.data, a.data + 1);
     OK(cudaEventRecord(join, t));
-    OK(cudaStreamWaitEvent(s, join));
+    OK(cudaStreamWaitEvent(*s, join));
     cudaGraph_t graph;
     cudaGraphExec_t exec;
-    OK(cudaStreamEndCapture(s, &graph));
+    OK(cudaStreamEndCapture(*s, &graph));
     EXPECT(a.host()[0] == 1); // recorded, not run
     OK(cudaGraphInstantiate(&exec, graph));
     OK(cudaGraphDestroy(graph));
+    return exec;
+}
+
+static void graphs() {
+    Array<float> a(2);
+    cudaStream_t s;
+    const cudaGraphExec_t exec = graph_of_two_streams(a, &s, THE_ADDITION);
     OK(cudaGraphLaunch(exec, s));
     OK(cudaStreamSynchronize(s));
     EXPECT(a.host()[0] == 4);
@@ -543,25 +553,8 @@ static void graphs() {
 // result differs.
 static void graph_without_dependency() {
     Array<float> a(2);
-    const float start[2] = {1, 2};
-    OK(cudaMemcpy(a.data, start, 8, cudaMemcpyHostToDevice));
-    cudaStream_t s, t;
-    cudaEvent_t fork, join;
-    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    OK(cudaStreamCreateWithFlags(&t, cudaStreamNonBlocking));
-    OK(cudaEventCreate(&fork));
-    OK(cudaEventCreate(&join));
-    OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
-    OK(cudaEventRecord(fork, s));
-    OK(cudaStreamWaitEvent(t, fork));
-    add_kernel<<<1, 1, 0, s>>>(a.data, 1);
-    multiply_kernel<<<1, 1, 0, t>>>(a.data, a.data + 1);
-    OK(cudaEventRecord(join, t));
-    OK(cudaStreamWaitEvent(s, join));
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    OK(cudaStreamEndCapture(s, &graph));
-    OK(cudaGraphInstantiate(&exec, graph));
+    cudaStream_t s;
+    const cudaGraphExec_t exec = graph_of_two_streams(a, &s, THE_BEGINNING);
     OK(cudaGraphLaunch(exec, s));
     OK(cudaStreamSynchronize(s));
     EXPECT(a.host()[0] == (getenv("EMU_LAZY") ? 3 : 4));
