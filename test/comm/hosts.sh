@@ -36,15 +36,18 @@ ended() { # N CODE PID
     [ "$got" = "$2" ] || note "rank $1: exit code $got, not $2: $(tail -n 1 "$dir/$1")"
 }
 
+meet_at() { # ADDRESS
+    address=$1
+    on 1 $rank 0.2 60 "$dir" & one=$!
+    on 0 $rank 0.2 60 "$dir" & zero=$!
+    ended 0 0 $zero
+    ended 1 0 $one
+    said 0 'rank 0 of 2 on node0'
+    said 1 'rank 1 of 2 on node1'
+}
+
 two_hosts_meet() {
-    for address in 10.77.0.1 ${no_ipv6:-fd77::1}; do
-        on 1 $rank 0.2 60 "$dir" & one=$!
-        on 0 $rank 0.2 60 "$dir" & zero=$!
-        ended 0 0 $zero
-        ended 1 0 $one
-        said 0 'rank 0 of 2 on node0'
-        said 1 'rank 1 of 2 on node1'
-    done
+    for at in 10.77.0.1 ${no_ipv6:-fd77::1}; do meet_at $at; done
 }
 
 # Rank 0's machine knows two addresses of its name, the other one only the second of them.
@@ -52,12 +55,7 @@ a_name_with_two_addresses_is_reached() {
     [ -z "${no_ipv6:-}" ] || { skip="no IPv6 here"; return; }
     printf '127.0.0.1 localhost\nfd77::1 node0\n10.77.0.1 node0\n' >"$dir/hosts0"
     printf '127.0.0.1 localhost\n10.77.0.1 node0\n' >"$dir/hosts1"
-    address=node0
-    on 1 $rank 0.2 60 "$dir" & one=$!
-    on 0 $rank 0.2 60 "$dir" & zero=$!
-    ended 0 0 $zero
-    ended 1 0 $one
-    said 1 'rank 1 of 2 on node1'
+    meet_at node0
 }
 
 tiny="--model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --batch_size 1 --total_batch_size 64 \
