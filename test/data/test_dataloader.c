@@ -1,5 +1,6 @@
 #include "llmc/data/dataloader.h"
 #include "llmc/base/rng.h"
+#include "test/data/put_shard.h"
 #include "test/test.h"
 #include <sys/resource.h>
 
@@ -13,15 +14,6 @@ static uint16_t token_at(int shard, size_t i) { return (uint16_t)(rng_u64((uint6
 
 static char* shard_name(const char* folder, int shard) {
     return format("%s/%s/part_%03d.bin", test_folder, folder, shard);
-}
-
-static void put_shard(const char* path, const uint16_t* tokens, size_t count) {
-    Error err;
-    ShardWriter w;
-    char hex[BLAKE2B_HEX + 1];
-    if (!shard_create(&w, path, &err) || !shard_write(&w, tokens, count, &err) || !shard_commit(&w, hex, &err)) {
-        fatal("%s", err.text);
-    }
 }
 
 // Makes a folder of shards with these sizes; returns the pattern that matches them.

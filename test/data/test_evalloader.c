@@ -1,4 +1,5 @@
 #include "llmc/data/dataloader.h"
+#include "test/data/put_shard.h"
 #include "test/test.h"
 
 enum { T = 8, V = 512 };
@@ -13,15 +14,11 @@ static Dataset open_data(void) {
     uint16_t tokens[7 * T + T / 2];
     int first = 0;
     for (int shard = 0; shard < SHARDS; shard++) {
-        ShardWriter w;
-        char hex[BLAKE2B_HEX + 1];
         char* path = format("%s/val_%d.bin", test_folder, shard);
         size_t n = (size_t)windows_of[shard] * T + 1 + (shard == 1 ? T - 2 : 0); // the rest is too short for a window
         for (size_t i = 0; i < n; i++) { tokens[i] = (uint16_t)(first + (int)i); }
         first += windows_of[shard] * T;
-        if (!shard_create(&w, path, &err) || !shard_write(&w, tokens, n, &err) || !shard_commit(&w, hex, &err)) {
-            fatal("%s", err.text);
-        }
+        put_shard(path, tokens, n);
         free(path);
     }
     char* pattern = test_path("val_*.bin");

@@ -1,20 +1,15 @@
 #include "llmc/data/provenance.h"
 #include "llmc/tokenizer/tokenizer_open.h"
+#include "test/data/put_shard.h"
 #include "test/test.h"
 
 enum { T = 8, TOKENS = 70000 }; // more than are read when the data set is opened
 
 // Writes TOKENS ids that are all 7, but for `id` at position `at`.
-static void put_shard(const char* name, int id, size_t at) {
-    Error err;
-    ShardWriter w;
-    char hex[BLAKE2B_HEX + 1];
+static void put_id(const char* name, int id, size_t at) {
     uint16_t* tokens = alloc_or_die(TOKENS, sizeof *tokens, "tokens");
     for (size_t i = 0; i < TOKENS; i++) { tokens[i] = i == at ? (uint16_t)id : 7; }
-    char* path = test_path(name);
-    if (!shard_create(&w, path, &err) || !shard_write(&w, tokens, TOKENS, &err) || !shard_commit(&w, hex, &err)) {
-        fatal("%s", err.text);
-    }
+    put_shard(test_path(name), tokens, TOKENS);
     free(tokens);
 }
 
@@ -41,12 +36,12 @@ static bool check(const char* shards, const char* tokenizer, bool* middle, Error
 TEST(shards_are_compared_with_the_tokenizer_of_their_record) {
     Error err;
     Tokenizer gpt2 = tokenizer_builtin(), bytes = tokenizer_bytes();
-    put_shard("g_train_000001.bin", 300, 0);
-    put_shard("g_val_000000.bin", 300, 0);
+    put_id("g_train_000001.bin", 300, 0);
+    put_id("g_val_000000.bin", 300, 0);
     put_record("g.json", tokenizer_hash(&gpt2));
-    put_shard("b_train_000001.bin", 200, 0);
+    put_id("b_train_000001.bin", 200, 0);
     put_record("b.json", tokenizer_hash(&bytes));
-    put_shard("o_train_000001.bin", 200, 0);
+    put_id("o_train_000001.bin", 200, 0);
     put_record("o.json", 0x1234);
     EXPECT(check("g_*.bin", "gpt2", NULL, &err) && check("b_*.bin", "bytes", NULL, &err));
     EXPECT(!check("b_*.bin", "gpt2", NULL, &err) && strstr(err.text, "/b_train_000001.bin: "));
@@ -63,9 +58,9 @@ TEST(shards_are_compared_with_the_tokenizer_of_their_record) {
 TEST(shards_without_a_record_are_compared_by_their_ids) {
     Error err;
     bool middle;
-    put_shard("first_train_000001.bin", 300, 0);
-    put_shard("last.bin", 257, TOKENS - 1);
-    put_shard("middle.bin", 300, TOKENS / 2);
+    put_id("first_train_000001.bin", 300, 0);
+    put_id("last.bin", 257, TOKENS - 1);
+    put_id("middle.bin", 300, TOKENS / 2);
     test_write(test_path("first.json"), "[1, 2", 5);
     EXPECT(check("first_*.bin", "gpt2", NULL, &err) && check("last.bin", "gpt2", NULL, &err));
     EXPECT(!check("first_*.bin", "bytes", NULL, &err) && strstr(err.text, "first_train_000001.bin: token id 300 is "));
@@ -78,7 +73,7 @@ TEST(shards_without_a_record_are_compared_by_their_ids) {
 static double floor_of(const char* shards, const char* record, const char* number) {
     Dataset d;
     Error err;
-    put_shard(shards, 7, 0);
+    put_id(shards, 7, 0);
     char* text = format("{\"floor\": %s}", number);
     test_write(test_path(record), text, strlen(text));
     free(text);
