@@ -4,11 +4,8 @@
 #include "llmc/check/compare.h"
 #include "llmc/base/rng.h"
 #include "llmc/train/plan.h"
+#include "test/check/attention_shapes.h"
 #include "test/check/backends.h"
-
-typedef struct {
-    int B, T, NH, HS;
-} Shape;
 
 // Places of documents behind the first position of a sequence. NO_MASK: attention is not given any.
 typedef enum { NO_MASK, ONE_DOCUMENT, SINGLE_TOKENS, AT_BORDERS, ANYWHERE, NUM_LAYOUTS } Layout;
@@ -363,19 +360,13 @@ static void expect_shape(const Shape* s, Layout layout, bool cpus_only) {
 // CPUs: blocks have 192 positions, tiles up to 32, vectors up to 16
 
 TEST(cpus_at_the_edges_of_their_blocks) {
-    const Shape shapes[] = {
-        {2, 1, 3, 16},  {1, 2, 2, 1},   {2, 31, 2, 7},  {1, 33, 2, 20}, {1, 64, 3, 64},   {1, 95, 1, 33},
-        {2, 96, 1, 32}, {1, 97, 3, 48}, {1, 191, 1, 5}, {1, 192, 2, 80}, {3, 193, 1, 12}, {1, 289, 2, 100},
-        {1, 385, 1, 64}, {1, 107, 1, 255}, {1, 205, 1, 256}, {1, 700, 1, 24},
-    };
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) { expect_shape(&shapes[i], NO_MASK, true); }
+    for (int i = 0; i < NUM_SHAPES; i++) { expect_shape(&SHAPES[i], NO_MASK, true); }
 }
 
 TEST(cpus_and_documents) {
-    const Shape shapes[] = {{2, 31, 2, 7}, {2, 193, 1, 12}, {1, 389, 1, 80}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    for (int i = 0; i < NUM_DOCUMENT_SHAPES; i++) {
         for (int layout = ONE_DOCUMENT; layout < NUM_LAYOUTS; layout++) {
-            expect_shape(&shapes[i], (Layout)layout, true);
+            expect_shape(&DOCUMENT_SHAPES[i], (Layout)layout, true);
         }
     }
 }

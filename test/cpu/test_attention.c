@@ -1,11 +1,8 @@
 // The bits of the CPU's attention, which depend neither on threads nor on what a query does not see, and the precision
 // of its probabilities. That all numbers are right is tested by check/test_attention_forms.c.
 #include "test/cpu/stored.h"
+#include "test/check/attention_shapes.h"
 #include "llmc/base/rng.h"
-
-typedef struct {
-    int B, T, NH, HS;
-} Shape;
 
 typedef enum { OUT, LSE, DQKV, NUM_RESULTS } Result;
 static const char* const RESULT_NAMES[NUM_RESULTS] = {"out", "lse", "dqkv"};
@@ -74,13 +71,6 @@ static void free_results(double** result) {
 }
 
 // Blocks have 192 positions, tiles up to 32, vectors up to 16.
-static const Shape SHAPES[] = {
-    {2, 1, 3, 16},  {1, 2, 2, 1},   {2, 31, 2, 7},  {1, 33, 2, 20}, {1, 64, 3, 64},   {1, 95, 1, 33},
-    {2, 96, 1, 32}, {1, 97, 3, 48}, {1, 191, 1, 5}, {1, 192, 2, 80}, {3, 193, 1, 12}, {1, 289, 2, 100},
-    {1, 385, 1, 64}, {1, 107, 1, 255}, {1, 205, 1, 256}, {1, 700, 1, 24},
-};
-enum { NUM_SHAPES = sizeof SHAPES / sizeof *SHAPES };
-
 // With one thread a head is one task; with more, heads are cut.
 TEST(bits_do_not_depend_on_the_number_of_threads) {
     enum { NUM_THREADS = 3 };
@@ -106,15 +96,14 @@ TEST(bits_do_not_depend_on_the_number_of_threads) {
 // documents
 
 TEST(one_document_has_the_bits_of_attention_without_documents) {
-    const Shape shapes[] = {{2, 31, 2, 7}, {2, 193, 1, 12}, {1, 389, 1, 80}};
     EACH_CPU_BACKEND(b) {
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < NUM_DOCUMENT_SHAPES; i++) {
             const DeviceOptions* forms[] = {&PLAIN, &UNFUSED, &FAST};
-            for (int k = i == 2 ? 2 : 0; k < 3; k++) { // the longest, of many blocks: flash alone
+            for (int k = i == NUM_DOCUMENT_SHAPES - 1 ? 2 : 0; k < 3; k++) { // the longest, of many blocks: flash alone
                 double *want[NUM_RESULTS], *got[NUM_RESULTS];
-                run(b, &shapes[i], NO_MASK, forms[k], want);
-                run(b, &shapes[i], ONE_DOCUMENT, forms[k], got);
-                expect_same(&shapes[i], got, want);
+                run(b, &DOCUMENT_SHAPES[i], NO_MASK, forms[k], want);
+                run(b, &DOCUMENT_SHAPES[i], ONE_DOCUMENT, forms[k], got);
+                expect_same(&DOCUMENT_SHAPES[i], got, want);
                 free_results(want), free_results(got);
             }
         }
