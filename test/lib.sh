@@ -161,21 +161,24 @@ go_on() {
     must "$program" --out "$copy" --resume auto "$@"
 }
 
-# all_digits RUN [STEPS]: prints the losses and norms of a run, or of its first STEPS, unrounded
+# all_digits RUN [STEPS]: prints kind, step, loss and norm of each step of a run, or of its first STEPS, and kind, step,
+# loss and loss of each validation, unrounded
 all_digits() {
-    records "$1" | sed -n 's/.*"kind":"train".*"loss":\([^,]*\),"norm":\([^,]*\),.*/\1 \2/p' | head -n "${2:-1000000}"
+    records "$1" | sed -n 's/.*"kind":"train","step":\([0-9]*\),.*"loss":\([^,]*\),"norm":\([^,]*\),.*/train \1 \2 \3/p
+        s/.*"kind":"val","step":\([0-9]*\),.*"loss":\([^,}]*\).*/val \1 \2 \2/p' |
+        awk -v most="${2:-1000000}" '$2 <= most'
 }
 
 same_digits() { [ "$(all_digits "$1")" = "$(all_digits "$2")" ]; } # RUN RUN
 
-# near RUN RUN TOLERANCE [STEPS]: losses and norms of two runs agree, relative
+# near RUN RUN TOLERANCE [STEPS]: losses, norms and validation losses of two runs agree, relative
 near() {
     all_digits "$1" "${4:-}" >"$dir/digits"
     all_digits "$2" "${4:-}" | paste -d ' ' "$dir/digits" - >"$dir/both"
     awk -v most="$3" '
-        { for (i = 1; i <= 2; i++) { d = $i / $(i + 2) - 1; if (d < 0) { d = -d }; if (d > most) bad = 1 }
-          if (NF != 4) bad = 1 }
-        END { exit bad || !NR }' "$dir/both" || note "$1 is not within $3 of $2: $(cat "$dir/both")"
+        { for (i = 3; i <= 4; i++) { d = $i / $(i + 4) - 1; if (d < 0) { d = -d }; if (d > most) bad = 1 }
+          if (NF != 8 || $1 != $5 || $2 != $6) bad = 1 }
+        END { exit bad || !NR }' "$dir/both" || note "$1 is not within $3 of $2: $(head -n 3 "$dir/both")"
 }
 
 processes_of() { # FOLDER: prints the ids of the processes that have the folder as an argument

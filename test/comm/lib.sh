@@ -7,24 +7,13 @@ tensors="$build/compare_checkpoints"
 run="--model L=2,H=2,C=32,T=48,V=257 --tokenizer bytes --seq_len 32 --sample_tokens 12 --max_steps 20 --lr 1e-4"
 often="--val_every 10 --val_tokens 1000 --sample_every 10 --save_every 10 --total_batch_size 512"
 
-numbers() { # FOLDER: prints the losses and norms of a run and its validation losses, unrounded
-    records "$1" | sed -n 's/.*"kind":"train","step":\([0-9]*\),.*"loss":\([^,]*\),"norm":\([^,]*\),.*/train \1 \2 \3/p
-        s/.*"kind":"val","step":\([0-9]*\),.*"loss":\([^,}]*\).*/val \1 \2 \2/p'
-}
-
 samples() { records "$1" | sed -n 's/.*"kind":"sample".*"text":\(.*\)}/\1/p'; }
 
 # Two runs are the same: every loss and norm within 1e-5 ($close), relative; equal samples; parameters and moments of
 # the last checkpoint within 1e-5 ($weights; any: not compared) of each tensor's norm, except the biases of keys, whose
 # true gradient is zero.
 same() { # FOLDER FOLDER
-    numbers "$1" >"$dir/a"
-    numbers "$2" >"$dir/b"
-    [ -s "$dir/a" ] || note "no metrics in $1"
-    paste -d ' ' "$dir/a" "$dir/b" | awk -v most="${close:-1e-5}" '
-        { for (i = 3; i <= 4; i++) { d = $i / $(i + 4) - 1; if (d < 0) { d = -d }; if (d > most) bad = 1 }
-          if ($1 != $5 || $2 != $6) bad = 1 }
-        END { exit bad }' || note "not the same run: $2: $(paste -d ' ' "$dir/a" "$dir/b" | head -n 3)"
+    near "$1" "$2" "${close:-1e-5}"
     [ "$(samples "$1")" = "$(samples "$2")" ] || note "other samples in $2"
     last=$(ls "$1" | grep step_ | tail -n 1)
     [ "${weights:-1e-5}" = any ] || "$tensors" "$1/$last" "$2/$last" "${weights:-1e-5}" >"$dir/out" 2>&1 ||

@@ -8,7 +8,7 @@ corpus
 offloaded="$small --total_batch_size 256 --max_steps 8 --val_every 4 --val_tokens 512 --save_every 4 --keep 0"
 
 bits_of() { # RUN: losses and norms, unrounded, and sums of the tensors in all checkpoints
-    numbers "$1"
+    all_digits "$1"
     (cd "$1" && find . -name "*.safetensors" -exec cksum {} + | sort)
 }
 same_bits() { # RUN RUN
