@@ -306,7 +306,7 @@ lanes=
 ticker &
 ticker=$!
 trap 'kill $ticker 2>/dev/null; rm -rf "$work"' EXIT
-trap 'end_all; exit 130' INT TERM # waits for what runs in the background: it comes at once
+trap 'end_all; exit 130' INT TERM HUP # waits for what runs in the background: it comes at once
 group build &
 lanes=$!
 wait $lanes

@@ -15,9 +15,9 @@ export GOMP_SPINCOUNT=1000 # threads that wait spin but a moment: several progra
 # Large pages: to map and clear small ones takes a third of the time of test_backends.
 export GLIBC_TUNABLES=glibc.malloc.hugetlb=1
 work=$(mktemp -d) running=
-export TEST_PROGRAMS="$work" # by which the programs are found that a signal ends too
+export TMPDIR="$work" # has the programs' folders; by it the programs are found that a signal ends too
 clean() {
-    kill $running $(grep -lszxF "TEST_PROGRAMS=$work" /proc/[0-9]*/environ | cut -d / -f 3) 2>/dev/null
+    kill $running $(grep -lszxF "TMPDIR=$work" /proc/[0-9]*/environ | cut -d / -f 3) 2>/dev/null
     rm -rf "$work"
 }
 trap clean EXIT
