@@ -352,6 +352,9 @@ TEST(errors_name_the_file) {
     char* folders[2] = {make_curve("good", 20, 3.0, 64), test_path("missing")};
     EXPECT(report_on(folders, 2, &err) == NULL && strstr(err.text, "missing/metrics.jsonl"));
     EXPECT(report_on(folders, 0, &err) == NULL && strstr(err.text, "no run"));
+    const char *page = test_path("page.html"), *other = test_path("other.html");
+    EXPECT(report_write(page, (const char* const*)folders, 1, &err) && report_may_replace(page, &err));
+    EXPECT(write_file_atomically(other, "<!DOCTYPE html>\n", 16, &err) && !report_may_replace(other, &err));
     EXPECT(!report_write("/nowhere/report.html", (const char* const*)folders, 1, &err));
     EXPECT(strstr(err.text, "/nowhere/") != NULL);
 }

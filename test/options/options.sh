@@ -83,6 +83,8 @@ options_without_effect_are_refused() {
     printf 'stochastic_round 1\ndecay_frac 0.5\nval_tokens 64\n' >"$dir/file"
     expect 2 '--decay_frac 0.5 has no effect without --schedule wsd|wsd_linear: leave it out' "$train" $run \
         --config "$dir/file" --dtype bf16 --out ""
+    expect 2 '--decay_frac 0.5 has no effect' "$train" $run --decay_frac 0.5 --out "$dir/untouched"
+    [ ! -e "$dir/untouched" ] || note "a wrong option leaves the folder of --out"
     eval="$train eval --init $weights --tokenizer bytes --threads 1"
     expect 2 '--document_mask 1 has no effect with --text' $eval --text test/golden/eval/text.txt --document_mask 1
     expect 2 '--eval_rules limit:2 has no effect without --eval_data: leave it out' $eval --eval_rules limit:2
