@@ -45,8 +45,9 @@ static void require_data(const Config* c) {
 static Plan parse_given(const Config* c, enum dtype dtype) {
     Error err;
     Plan p;
-    const bool needs_are_met = *c->resume || config_check_needs(c, TRAIN, &err);
-    if (!needs_are_met || !plan_parse(&p, dtype, c, &err)) { usage_error("%s", err.text); }
+    if (!plan_parse(&p, dtype, c, &err) || (!*c->resume && !config_check_needs(c, TRAIN, &err))) {
+        usage_error("%s", err.text);
+    }
     return p;
 }
 
