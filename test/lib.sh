@@ -42,7 +42,7 @@ run_test() { # NAME
     rm -rf "$dir"
 }
 
-# Runs the tests of the script, which are the functions whose first line is `name() {` and nothing else, and counts them.
+# Runs the tests of the script, the functions whose first line is `name() {` and nothing else, and counts them.
 run_tests() {
     for t in $(sed -n 's/^\([a-z_0-9]*\)() {$/\1/p' "$0"); do run_test "$t"; done
     end_tests
@@ -105,7 +105,8 @@ finish() {
 # losses LOG: prints a line for each step: its number, loss and norm, the last ones of a step that was done again
 losses() {
     sed -n 's/^step *\([0-9]*\)\/.* loss \([^ ]*\) .*norm \([^ ]*\) .*/\1 \2 \3/p' "$1" |
-        awk '{ line[$1] = $0; if ($1 > most) most = $1 } END { for (i = 0; i <= most; i++) if (i in line) print line[i] }'
+        awk '{ line[$1] = $0; if ($1 > most) most = $1 }
+            END { for (i = 0; i <= most; i++) if (i in line) print line[i] }'
 }
 
 # records RUN: prints metrics.jsonl without the records that later ones supersede: a start does the steps after its

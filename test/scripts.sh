@@ -224,8 +224,8 @@ no_page_names_an_option_that_is_gone() {
     sed -n '/ ADVICE\[\] = {/,/^};/{ /dev\/bench/d; s/^ *{"\([a-z_]*\)", .*/\1/p }' llmc/options/config.c >"$dir/gone"
     [ "$(wc -l <"$dir/gone")" -ge 15 ] || note "the table of advice was not found"
     set +f
-    grep -rnwE -e "--($(tr '\n' '|' <"$dir/gone")dropout)" README.md CONTRIBUTING.md SECURITY.md Makefile dev/*.md scripts \
-        >"$dir/named"
+    grep -rnwE -e "--($(tr '\n' '|' <"$dir/gone")dropout)" README.md CONTRIBUTING.md SECURITY.md Makefile dev/*.md \
+        scripts >"$dir/named"
     set -f
     [ ! -s "$dir/named" ] || note "$(cat "$dir/named")"
 }

@@ -15,7 +15,7 @@ static const struct {
     const char* name;
 } OPENAI[] = {
     {"fineweb_val", 124439808, 3.4250, "OpenAI's GPT-2 124M"},
-    {"fineweb_val", 354823168, 3.0831, "OpenAI's GPT-2 350M"},
+    {"fineweb_val", 354823168, 3.0831, "OpenAI's GPT-2 355M"},
     {"fineweb_val", 774030080, 3.0006, "OpenAI's GPT-2 774M"},
     {"fineweb_val", 1557611200, 2.8313, "OpenAI's GPT-2 1558M"},
     {"finewebedu_val", 124439808, 3.2924, "OpenAI's GPT-2 124M"},

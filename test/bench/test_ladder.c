@@ -53,8 +53,8 @@ TEST(each_rung_is_one_switch_on_top_of_the_one_before) {
         EXPECT(kinds[k]->count <= MAX_RUNGS && kinds[k]->rungs[0].kernels == kernels_plain);
         for (int i = 1; i < kinds[k]->count; i++) {
             const Rung *a = &kinds[k]->rungs[i - 1], *b = &kinds[k]->rungs[i];
-            const int turned_on = (b->fused - a->fused) + (a->attention != b->attention) + (b->pad_vocab - a->pad_vocab) +
-                                  (b->graph - a->graph);
+            const int turned_on = (b->fused - a->fused) + (a->attention != b->attention) +
+                                  (b->pad_vocab - a->pad_vocab) + (b->graph - a->graph);
             const int others = (a->dtype != b->dtype) + (a->residual != b->residual) +
                                (a->kernels != b->kernels) + (a->threads != b->threads);
             EXPECT(turned_on + others == 1 && turned_on >= 0);

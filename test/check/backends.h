@@ -26,7 +26,8 @@ static inline double unit_roundoff(const Backend* b) {
 }
 
 static inline bool runs_here(const Backend* b) {
-    return b->is_host ? find_cpu_backend(dtype_of_storage(b), (enum cpu)choice_find(cpu_names, b->level)) == b : b->device_exists();
+    return b->is_host ? find_cpu_backend(dtype_of_storage(b), (enum cpu)choice_find(cpu_names, b->level)) == b
+                      : b->device_exists();
 }
 
 typedef enum { ALL_BACKENDS, CPU_BACKENDS, BF16_RESIDUALS, CPU_AND_BF16_RESIDUAL } TestedBackends;
@@ -83,4 +84,6 @@ static inline DeviceOptions with_threads(DeviceOptions options, int threads) {
 }
 
 // fp16 has the kernels of bf16 and fp32, but for the conversions: expensive tests take one of its levels.
-static inline bool is_another_fp16(const Backend* b) { return stores_fp16(b) && b != find_cpu_backend(dtype_fp16, cpu_auto); }
+static inline bool is_another_fp16(const Backend* b) {
+    return stores_fp16(b) && b != find_cpu_backend(dtype_fp16, cpu_auto);
+}

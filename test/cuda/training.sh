@@ -124,8 +124,8 @@ the_same_run_gives_the_same_bits() {
     done
 }
 
-# The CPU fills the windows of z-scores. On the GPU step 134, windows 266 and 267, is a spike: the run ends, goes on from
-# step 132 without windows 264 to 267, and ends with the bits of a run on data without them.
+# The CPU fills the windows of z-scores. On the GPU step 134, windows 266 and 267, is a spike: the run ends, goes on
+# from step 132 without windows 264 to 267, and ends with the bits of a run on data without them.
 a_run_goes_back_and_leaves_out_a_spike() {
     seq -f %07g 2000 | sed '1065,1072s/.*/~~~~~~~/' >"$dir/bad.txt"
     sed 1057,1072d "$dir/bad.txt" >"$dir/clean.txt"

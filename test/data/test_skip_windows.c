@@ -31,8 +31,8 @@ TEST(ranges_come_back_in_order_and_joined) {
 }
 
 TEST(other_texts_are_refused) {
-    static const char* const texts[] = {"x", "-", "5-", "-5", "5-4", "1,", ",1", "1,,2", "1 ", " 1", "+1", "1-2-3", "1;2",
-                                        "9223372036854775807", "99999999999999999999"};
+    static const char* const texts[] = {"x", "-", "5-", "-5", "5-4", "1,", ",1", "1,,2", "1 ", " 1", "+1", "1-2-3",
+                                        "1;2", "9223372036854775807", "99999999999999999999"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         SkipWindows s;
         Error err;
@@ -56,7 +56,8 @@ TEST(the_windows_that_are_left_keep_their_order) {
             uint64_t at = 0; // of the first that is left from w on
             while (at < count && left[at] < w) { at++; }
             for (uint64_t n = 0; at + n < count; n++) {
-                if (skip_windows_next(&s, w, n) != left[at + n]) { TEST_FAIL("%s: %d after %d", texts[i], (int)n, (int)w); }
+                if (skip_windows_next(&s, w, n) == left[at + n]) { continue; }
+                TEST_FAIL("%s: %d after %d", texts[i], (int)n, (int)w);
             }
         }
         skip_windows_free(&s);

@@ -68,7 +68,8 @@ TEST(one_pattern_may_match_several_formats) {
                targets[T - 1] == golden_id((int)(w % windows) * T + T));
     }
     dataset_close(&d);
-    EXPECT(!dataset_open(&d, "--train_data", FOLDER "*.bin", HEADER_REQUIRED, T, V, &err) && strstr(err.text, "nanogpt.bin"));
+    EXPECT(!dataset_open(&d, "--train_data", FOLDER "*.bin", HEADER_REQUIRED, T, V, &err) &&
+           strstr(err.text, "nanogpt.bin"));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -157,7 +158,8 @@ TEST(negative_and_large_ids_are_beyond_the_vocabulary) {
         unsigned char* data = (unsigned char*)read_file(from, &size, &err);
         memcpy(data + size - 4 * (COUNT - 200), &ids[k], 4);
         test_write(path, data, size);
-        EXPECT(!dataset_open(&d, "--train_data", path, HEADER_REQUIRED, T, V, &err) && strstr(err.text, "token 200 is "));
+        EXPECT(!dataset_open(&d, "--train_data", path, HEADER_REQUIRED, T, V, &err) &&
+               strstr(err.text, "token 200 is "));
         EXPECT(strstr(err.text, path) && strstr(err.text, "--tokenizer"));
         free(data);
         free(path);

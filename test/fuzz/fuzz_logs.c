@@ -1,4 +1,4 @@
-// Any bytes as metrics.jsonl and log.txt of a run: the report and `info` read what they can, and a resumed run appends to
+// Any bytes as metrics.jsonl and log.txt of a run: report and `info` read what they can, and a resumed run appends to
 // them on a line of its own.
 #include "llmc/log/logger.h"
 #include "llmc/log/metrics.h"

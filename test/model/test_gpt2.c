@@ -626,8 +626,8 @@ TEST(a_model_saved_and_loaded_is_the_same) {
     config_defaults(&c);
     EACH_CPU_BACKEND(b) {
         Model *x = open_golden(b, KEEP_ALL, true), *y = open_golden(b, KEEP_ALL, false);
-        const Plan plan = {.backend = b, .dtype = dtype_of_storage(b), .model = "golden", .shape = x->g.config, .B = B, .T = T,
-                           .total_batch_size = TOKENS, .keep = KEEP_ALL, .shards = 1};
+        const Plan plan = {.backend = b, .dtype = dtype_of_storage(b), .model = "golden", .shape = x->g.config,
+                           .B = B, .T = T, .total_batch_size = TOKENS, .keep = KEEP_ALL, .shards = 1};
         const TrainState s = {.step = 7, .tokens = 700, .window = 41, .data_hash = 0xfedcba9876543210ull};
         TrainState back;
         memset(&back, 0, sizeof back);

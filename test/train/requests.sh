@@ -359,7 +359,8 @@ a_spike_ends_a_run_that_goes_on_without_its_data() {
         records "$dir/$run" |
             sed -n 's/^{"kind":"train","step":\([0-9]*\),.*\("loss":.*\)"lr".*\("loss_z".*\)/\1 \2 \3/p' >"$dir/$run.n"
     done
-    cmp -s "$dir/clean.n" "$dir/run.n" || note "other losses or z-scores: $(diff "$dir/clean.n" "$dir/run.n" | head -n 3)"
+    cmp -s "$dir/clean.n" "$dir/run.n" ||
+        note "other losses or z-scores: $(diff "$dir/clean.n" "$dir/run.n" | head -n 3)"
     [ "$(wc -l <"$dir/run.n")" = 150 ] || note "not 150 steps"
     must "$train" info "$dir/run"
     grep -q ' in 19 steps lost to restarts' "$dir/out" || note "$(cat "$dir/out")"
@@ -382,7 +383,8 @@ several_ranks_end_at_a_spike_and_leave_out_the_same() {
     command -v mpirun >/dev/null || { skip='no mpirun'; return; }
     poisoned
     for zero in $([ -z "$long" ] || echo 0) 1; do
-        expect 4 "$without" ranks 4 "$train" $spiky $poison --batch_size 2 --zero $zero --on_spike stop --out "$dir/$zero"
+        expect 4 "$without" ranks 4 "$train" $spiky $poison --batch_size 2 --zero $zero --on_spike stop \
+            --out "$dir/$zero"
         must ranks 4 "$train" $without --out "$dir/$zero"
         must ranks 4 "$train" $spiky $clean --batch_size 2 --zero $zero --out "$dir/clean$zero"
         same_checkpoint "$dir/clean$zero/step_00000150" "$dir/$zero/step_00000150"
@@ -418,7 +420,8 @@ a_run_without_a_good_checkpoint_says_so() {
     expect 4 'The last good checkpoint is' "$train" $often --on_spike stop:2 --out "$dir/two"
     expect 4 '2 bad steps in a row' "$train" $often --on_spike stop:2 --out ''
     expect 2 'give skip, stop or stop:N' "$train" $often --on_spike '' --out "$dir/wrong"
-    expect 2 'scripts/supervise.sh goes back and leaves the data out' "$train" $often --on_spike rewind:9 --out "$dir/wrong"
+    expect 2 'scripts/supervise.sh goes back and leaves the data out' "$train" $often --on_spike rewind:9 \
+        --out "$dir/wrong"
 }
 
 supervise() { REWINDS=$1; shift; PAUSE=0 REWINDS=$REWINDS sh scripts/supervise.sh "$@"; }
@@ -428,7 +431,8 @@ a_supervised_run_leaves_out_the_data_of_a_spike() {
     must "$train" $spiky $clean --out "$dir/clean"
     must supervise 20 "$train" $spiky $poison --on_spike stop --out "$dir/run"
     same_checkpoint "$dir/clean/step_00000150" "$dir/run/step_00000150"
-    grep -q 'leaves out windows 960-1119 (rewind 1 of 20)' "$dir/run/supervise.log" || note "$(cat "$dir/run/supervise.log")"
+    grep -q 'leaves out windows 960-1119 (rewind 1 of 20)' "$dir/run/supervise.log" ||
+        note "$(cat "$dir/run/supervise.log")"
     often="$spiky $poison --skip_z 1 --max_steps 300 --on_spike stop --save_every 10"
     expect 4 'and would again' supervise 3 "$train" $often --out "$dir/often"
     [ "$(grep -c 'goes back' "$dir/often/supervise.log")" = 3 ] || note "$(cat "$dir/often/supervise.log")"

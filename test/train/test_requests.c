@@ -15,7 +15,8 @@ TEST(each_signal_asks_to_stop) {
 
 // Ctrl-C in a terminal reaches the trainer and its supervisor, which passes it on.
 TEST(a_signal_that_comes_twice_at_once_is_one_request) {
-    EXPECT_DEATH(STOPS, "stopping; the same signal again", requests_take_stops(0); raise(SIGINT); raise(SIGINT); exit(stops()));
+    EXPECT_DEATH(STOPS, "stopping; the same signal again", requests_take_stops(0); raise(SIGINT); raise(SIGINT);
+                 exit(stops()));
 }
 
 TEST(the_same_signal_again_ends_the_program) {
