@@ -257,7 +257,7 @@ take_lock() { # SET
 
 # ----------------------------------------------------------------------------------------------------------------------
 
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(CDPATH='' cd "$(dirname "$0")" && pwd)
 # shellcheck source=data/http.sh
 . "$here/http.sh"
 # shellcheck source=data/sets.sh

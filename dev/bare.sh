@@ -10,7 +10,7 @@
 #   SCRIPT    what to run (scripts/quickstart.sh scripts/test.sh)
 set -eu
 here=$PWD
-cd "$(dirname "$0")/.."
+CDPATH='' cd "$(dirname "$0")/.."
 working_tree='' keep=''
 while getopts wk option; do
     case $option in

@@ -5,7 +5,7 @@
 # nothing else should use meanwhile. Needs chromium for the picture, and data/tinyshakespeare.txt.
 # usage: sh dev/figures.sh
 set -eu
-cd "$(dirname "$0")/.."
+CDPATH='' cd "$(dirname "$0")/.."
 root=$PWD
 record=dev/bench/results/cpu/readme.txt
 [ -f data/tinyshakespeare.txt ] || sh data/fetch.sh shakespeare

@@ -5,7 +5,7 @@
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 from=$PWD
-cd "$(dirname "$0")/.."
+CDPATH='' cd "$(dirname "$0")/.."
 out=${1:-quickstart}
 case $out in
 /*) ;;

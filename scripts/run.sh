@@ -12,7 +12,7 @@
 set -eu
 # --help alone is the script's; beside other options it is the program's.
 case $* in -h | --help) sed -n '2,/^\. /s/^# \{0,1\}//p' "$0"; exit ;; esac
-cd "$(dirname "$0")/.."
+CDPATH='' cd "$(dirname "$0")/.."
 
 die() { echo "error: $*" >&2; exit 1; }
 

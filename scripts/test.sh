@@ -9,7 +9,7 @@
 # Logs are kept in build/log/GROUP.
 set -u
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
-cd "$(dirname "$0")/.."
+CDPATH='' cd "$(dirname "$0")/.."
 
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
 all="gpu_training ranks faults gpu_kernels sanitize unit resume gpus gpu_tuning emulated_check full_size \

@@ -38,7 +38,7 @@ case " $parts " in
 *" $part "*) ;;
 *) echo "error: no part '$part'; parts are $(echo $parts | sed 's/ /, /g')" >&2; exit 2 ;;
 esac
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH='' cd "$(dirname "$0")/../.." || exit 1
 folder=build/gpu/$part corpus=build/gpu_corpus forms=build/release/cuda_test_attention_forms
 
 pack() (

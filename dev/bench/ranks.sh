@@ -4,7 +4,7 @@
 # unless options of the trainer say otherwise. Takes minutes on two cores, which nothing else should use meanwhile.
 # usage: sh dev/bench/ranks.sh [--rounds N] [--steps N] [--json FILE] [OPTIONS OF THE TRAINER]
 set -u
-cd "$(dirname "$0")/../.."
+CDPATH='' cd "$(dirname "$0")/../.."
 rounds=3 steps=2
 . dev/bench/common.sh
 

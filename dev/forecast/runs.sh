@@ -13,7 +13,7 @@
 # It can be stopped at any time: the same command goes on, and finished runs are not repeated. Losses do not depend on
 # the machine's load, nor on JOBS.
 set -eu
-cd "$(dirname "$0")/../.."
+CDPATH='' cd "$(dirname "$0")/../.."
 script=dev/forecast/runs.sh
 jobs=${JOBS:-2} work=${WORK:-build/forecast} results=${RESULTS:-dev/forecast/results}
 text=${TEXT:-data/tinyshakespeare.txt}

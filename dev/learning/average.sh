@@ -7,7 +7,7 @@
 # usage: sh dev/learning/average.sh    after `SIZE=medium sh dev/learning/study.sh data`; 20 minutes of one core
 #   WORK=build/learning/medium, SEEDS="1 2 3", STEPS=1000, TRAIN=./train_gpt2
 set -eu
-cd "$(dirname "$0")/../.."
+CDPATH='' cd "$(dirname "$0")/../.."
 work=${WORK:-build/learning/medium} seeds=${SEEDS:-1 2 3} steps=${STEPS:-1000} train=${TRAIN:-./train_gpt2}
 every=$((steps / 40))
 runs=$work/average

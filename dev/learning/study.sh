@@ -17,7 +17,7 @@
 # It can be stopped at any time: the same command goes on, and finished runs are not repeated. A run whose options have
 # changed is repeated. Losses do not depend on the machine's load, nor on JOBS.
 set -euf
-cd "$(dirname "$0")/../.."
+CDPATH='' cd "$(dirname "$0")/../.."
 script=dev/learning/study.sh
 size=${SIZE:-small} jobs=${JOBS:-2}
 work=${WORK:-build/learning}/$size results=dev/learning/results

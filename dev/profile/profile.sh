@@ -7,7 +7,7 @@
 #   kernel REGEX [OPTIONS]    ncu: everything about kernels of that name
 # OPTIONS are the trainer's; without: --model gpt2 --batch_size 16 --seq_len 1024. Results: FOLDER (build/profile).
 set -eu
-cd "$(dirname "$0")/../.."
+CDPATH='' cd "$(dirname "$0")/../.."
 out=build/profile
 [ "${1:-}" != --out ] || { out=${2:?--out needs a folder}; shift 2; }
 what=${1:?usage: profile.sh [--out FOLDER] timeline|bytes|kernel REGEX [OPTIONS]}

@@ -2,7 +2,7 @@
 # The emulator's own tests: test_*.cu in the plain and the checking build, and the tools.
 # usage: run.sh [NAME...]     test_emulator, test_ptx, ..., tools; without names, all. Exits 1 if anything failed.
 # `long=1 run.sh` makes every build of every program; otherwise each program has those of builds_of.
-cd "$(dirname "$0")" || exit 1
+CDPATH='' cd "$(dirname "$0")" || exit 1
 work=$(mktemp -d)
 clean() { # what a signal ends includes the programs that have names in this folder
     kill $(jobs -p) $(grep -lsF "$work/" /proc/[0-9]*/cmdline | cut -d / -f 3) 2>/dev/null
