@@ -242,7 +242,8 @@ take_lock() { # SET
     rm -f ".$1.lock" # a link, by which this script once locked
     have flock || { echo "note: flock is missing: nothing keeps a second fetch of $1 out of $shown" >&2; return 0; }
     while :; do
-        (: >>"$wanted") 2>/dev/null || die 1 "cannot write to $shown"
+        [ ! -e "$wanted" ] || [ -f "$wanted" ] || die 1 "$wanted is no plain file: move it away"
+        (: >>"$wanted") 2>/dev/null || die 1 "cannot write to $wanted"
         exec 8>>"$wanted"
         code=0
         flock -n 8 || code=$?
@@ -257,7 +258,8 @@ take_lock() { # SET
 
 # ----------------------------------------------------------------------------------------------------------------------
 
-here=$(CDPATH='' cd "$(dirname "$0")" && pwd)
+unset CDPATH
+here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=data/http.sh
 . "$here/http.sh"
 # shellcheck source=data/sets.sh

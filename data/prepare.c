@@ -30,6 +30,7 @@ static int run_program(int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
+    cap_threads();
     open_standard_streams();
     json_begin();
     return close_standard_output(run_program(argc, argv));

@@ -170,7 +170,7 @@ all_digits() {
         awk -v most="${2:-1000000}" '$2 <= most'
 }
 
-same_digits() { [ "$(all_digits "$1")" = "$(all_digits "$2")" ]; } # RUN RUN
+same_digits() { [ -n "$(all_digits "$1")" ] && [ "$(all_digits "$1")" = "$(all_digits "$2")" ]; } # RUN RUN
 
 # near RUN RUN TOLERANCE [STEPS]: losses, norms and validation losses of two runs agree, relative
 near() {

@@ -481,8 +481,36 @@ static int note_unreadable(const char* folder, int error) {
 
 bool find_paths(glob_t* found, const char* pattern, Error* err) {
     const int result = glob(pattern, found->gl_pathv ? GLOB_APPEND : 0, note_unreadable, found);
-    if (result == GLOB_ABORTED) { return fail(err, "%s", unreadable.text); }
+    if (result == GLOB_ABORTED) { return fail(err, "%s; or give a pattern that does not look there", unreadable.text); }
     return result == 0 || result == GLOB_NOMATCH || fail(err, "%s: cannot search: out of memory", pattern);
+}
+
+char* path_as_pattern(const char* path) {
+    char* pattern = alloc_or_die(2 * strlen(path) + 1, 1, "a name");
+    size_t n = 0;
+    for (const char* c = path; *c; c++) {
+        if (strchr("*?[]\\", *c)) { pattern[n++] = '\\'; }
+        pattern[n++] = *c;
+    }
+    return pattern;
+}
+
+// Adds the paths of one pattern of an option, or the file that has the pattern for a name.
+static bool find_option_path(glob_t* found, const char* option, const char* given, bool has_spaces, const char* advice,
+                             Error* err) {
+    Error why;
+    struct stat s;
+    const size_t before = found->gl_pathc;
+    char* pattern = path_exists(given) ? path_as_pattern(given) : format("%s", given);
+    const bool ok = find_paths(found, pattern, &why);
+    free(pattern);
+    if (!ok) { return fail(err, "%s %s", option, why.text); }
+    if (found->gl_pathc > before) { return true; }
+    if (lstat(given, &s) != 0 && errno != ENOENT && errno != ENOTDIR) {
+        return fail(err, "%s %s: %s", option, given, strerror(errno));
+    }
+    return fail(err, "%s %s: no such file: %s%s", option, given, advice,
+                has_spaces ? " (a space separates names: write \\ before it)" : "");
 }
 
 bool find_option_paths(glob_t* found, const char* option, const char* patterns, const char* advice, Error* err) {
@@ -493,13 +521,8 @@ bool find_option_paths(glob_t* found, const char* option, const char* patterns, 
         for (end = p; *end && !strchr(separators, *end); end++) {
             if (*end == '\\' && end[1]) { end++; } // glob() takes the backslash away
         }
-        const size_t before = found->gl_pathc;
         char* pattern = format("%.*s", (int)(end - p), p);
-        Error why;
-        ok = find_paths(found, pattern, &why) || fail(err, "%s %s", option, why.text);
-        ok = ok && (found->gl_pathc > before ||
-                    fail(err, "%s %s: no such file: %s%s", option, pattern, advice,
-                         strpbrk(patterns, " \t") ? " (a space separates names: write \\ before it)" : ""));
+        ok = find_option_path(found, option, pattern, strpbrk(patterns, " \t") != NULL, advice, err);
         any = true;
         free(pattern);
     }
@@ -507,26 +530,36 @@ bool find_option_paths(glob_t* found, const char* option, const char* patterns, 
 }
 
 FILE* create_temporary(const char* path, Error* err) {
-    unlink(path);
-    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const bool is_free = unlink(path) == 0 || errno == ENOENT;
+    const int fd = is_free ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
     FILE* f = fd >= 0 ? fdopen(fd, "wb") : NULL;
-    if (!f) { fail_system(err, path, "create"); }
+    if (!f) { fail_system(err, path, is_free ? "create" : "replace"); }
     if (fd >= 0 && !f) { close(fd); }
     return f;
 }
 
 int open_lock(const char* path) {
-    for (;;) {
+    const int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    for (int tries = 0;; tries++) {
         struct stat ours, there;
-        const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+        int fd = open(path, O_RDWR | O_CREAT | flags, 0666);
+        if (fd < 0 && errno == EACCES) { // another user's, unless the folder is not to be written to
+            fd = open(path, O_RDONLY | flags);
+            if (fd < 0) { errno = EACCES; }
+        }
         if (fd < 0) { return -1; }
-        if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+            if (errno != EWOULDBLOCK) {
+                notice("warning: %s: %s: nothing keeps a second process away", path, strerror(errno));
+                return fd;
+            }
             close(fd);
             errno = EWOULDBLOCK;
             return -1;
         }
-        if (fstat(fd, &ours) == 0 && lstat(path, &there) == 0 && ours.st_ino == there.st_ino) { return fd; }
-        close(fd); // the one that had it has just removed it
+        const bool is_there = fstat(fd, &ours) == 0 && lstat(path, &there) == 0 && ours.st_ino == there.st_ino;
+        if (is_there || tries == 100) { return fd; } // numbers that change with each look are some file systems' way
+        close(fd);                                   // the one that had it has just removed it
     }
 }
 

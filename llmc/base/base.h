@@ -238,9 +238,12 @@ char* temporary_path(const char* path);
 // failure. Fails if a folder cannot be read: its files would be missing. The caller calls globfree().
 bool find_paths(glob_t* found, const char* pattern, Error* err);
 
+// Returns the pattern that matches this path alone; the caller frees it.
+char* path_as_pattern(const char* path);
+
 // Finds the paths that match the value of an option: patterns, which commas or spaces separate (a backslash before one
-// makes it part of a name), in their order. Fails if there is no pattern, or no path for one; `advice` says what to do
-// then. The caller calls globfree(), also after a failure.
+// makes it part of a name), in their order, or names of files. Fails if there is none, or no path for one; `advice`
+// says what to do then. The caller calls globfree(), also after a failure.
 bool find_option_paths(glob_t* found, const char* option, const char* patterns, const char* advice, Error* err);
 
 // Creates a file for writing, in place of what a killed program may have left there: neither is the target of a
@@ -249,7 +252,7 @@ FILE* create_temporary(const char* path, Error* err);
 
 // Opens a file, made if there is none, as a lock that one process has until it closes it or ends. Returns its
 // descriptor; -1 on failure, with EWOULDBLOCK in errno if another process has it. Where files cannot be locked (some
-// network file systems) it counts as locked. Whoever removes the file does so before closing it.
+// network file systems) it counts as locked, with a warning. Whoever removes the file does so before closing it.
 int open_lock(const char* path);
 
 // Opens a file for reading and sets its size, which may be NULL; returns its descriptor, -1 on failure. Refuses what is

@@ -28,10 +28,11 @@ void choose_wait_policy(char** argv);
 // loads a library, and if that fails, libgomp ends the program.
 void use_threads(int count);
 
-// No program here runs more; libgomp crashes with OMP_NUM_THREADS=99999.
+// Lowers the number of threads to MAX_THREADS, whatever OMP_NUM_THREADS says: libgomp crashes with 99999. Call it in
+// main().
 enum { MAX_THREADS = 4096 };
+void cap_threads(void);
 
-// Return how many there will be, at most MAX_THREADS, and the number of the calling one within its parallel region.
-// Without OpenMP: 1 and 0.
+// Return how many there will be, and the number of the calling one within its parallel region. Without OpenMP: 1 and 0.
 int max_threads(void);
 int thread_number(void);

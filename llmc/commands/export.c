@@ -141,7 +141,6 @@ static bool write_tokenizer(const Export* e, const char* folder, Error* err) {
 static bool write_hf(Export* e, const char* folder, Error* err) {
     SafeTensorsWriter w;
     char* path = format("%s/model.safetensors", folder);
-    checkpoint_remove_unfinished(folder); // of an export that was killed
     bool ok = make_directories(folder, err);
     if (ok) {
         ok = safetensors_create(&w, path, err) && write_safetensors(e, &w, err);
@@ -194,6 +193,7 @@ static const ExportFormat* check_arguments(const Config* c) {
 
 // Writes under the name `temporary`.
 static bool write_temporary(Export* e, const ExportFormat* format, const char* temporary, Error* err) {
+    checkpoint_remove_unfinished(temporary); // of an export that was killed
     if (!format->write) { return write_hf(e, temporary, err); }
     FILE* f = create_temporary(temporary, err);
     if (!f) { return false; }
@@ -205,7 +205,8 @@ static bool write_temporary(Export* e, const ExportFormat* format, const char* t
 static bool export_to(Export* e, const ExportFormat* as, const char* out, Error* err) {
     char* path = format("%s", out);
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) { path[n - 1] = 0; }
-    char *temporary = temporary_path(path), *lock_path = format("%s.lock", temporary);
+    char *temporary = temporary_path(path), *folder = path_folder(path),
+         *lock_path = format("%s/.lock-%s", folder, path_name(path));
     bool ok = make_parent(path, err);
     const int lock = ok ? open_lock(lock_path) : -1;
     if (ok && lock < 0) {
@@ -220,6 +221,7 @@ static bool export_to(Export* e, const ExportFormat* as, const char* out, Error*
         close(lock);
     }
     free(lock_path);
+    free(folder);
     free(temporary);
     free(path);
     return ok;
@@ -288,7 +290,7 @@ int export_command(const Config* asked) {
                 .tokenizer = tokenizer, .name = shape_text(&models->shape),
                 .buffers = tensor_buffers(&models->table), .encoded = alloc_or_die(largest, sizeof(float), "a tensor")};
     requests_open();
-    requests_take_stops(0); // what is unfinished is removed
+    requests_take_stops(0, "stopping");
     if (!export_to(&e, as, asked->out, &err)) { fatal("%s; --out %s was not written", err.text, asked->out); }
     print_result("%s: %s, %s, %zu parameters", asked->out, as->name, e.type->name, model_parameters(&models->shape));
     for (int i = 0; asked->average && i < count; i++) {

@@ -109,6 +109,7 @@ static int run_program(int argc, char** argv) {
     char** arguments = argv;
     const char* program = argv[0];
     choose_wait_policy(argv);
+    cap_threads();
     argc--, argv++;
     const Command* command = &COMMANDS[0];
     if (argc > 0 && argv[0][0] != '-') {

@@ -27,7 +27,8 @@ int report_command(const Config* c) {
     const int n = c->num_args ? c->num_args : 1;
     const char* const* runs = c->num_args ? (const char* const*)c->args : folders;
     char* path = report_path(c, runs, n);
-    if (!report_may_replace(path, &err)) { usage_error("%s", err.text); }
+    const bool is_of_run = n == 1 && (!c->num_args || config_source(c, "out") <= FROM_DEFAULT); // as a run writes it
+    if (!is_of_run && !report_may_replace(path, &err)) { usage_error("%s", err.text); }
     if (!report_write(path, runs, n, &err)) { fatal("%s", err.text); }
     print_result("%s\n", path);
     free(path);

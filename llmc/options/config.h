@@ -316,6 +316,6 @@ bool config_check_needs(const Config* c, int command, Error* err);
 // Prints the commands and the options of `command`.
 void config_help(const char* program, int command);
 
-// Reads `argv` (after the program and the command), and then the file of --config, into `c`, which config_defaults()
-// has filled. Ends the program with a usage error if anything is wrong.
+// Reads `argv` (after the program and the command), and each file of --config where it is named, into `c`, which
+// config_defaults() has filled. Ends the program with a usage error if anything is wrong.
 void config_parse(Config* c, int command, const char* command_name, int argc, char** argv);

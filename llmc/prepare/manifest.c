@@ -23,7 +23,7 @@ static json_t* describe_mix(const PrepareOptions* o) {
 static InputTime input_time(const char* path) {
     struct stat s;
     if (stat(path, &s) != 0) { fatal("%s: cannot look at it: %s", path, strerror(errno)); }
-    return (InputTime){.bytes = s.st_size, .written = s.st_mtim};
+    return (InputTime){.file = s.st_ino, .bytes = s.st_size, .written = s.st_mtim};
 }
 
 InputTime* look_at_inputs(const PrepareOptions* o) {
@@ -33,16 +33,14 @@ InputTime* look_at_inputs(const PrepareOptions* o) {
     return times;
 }
 
-void check_inputs(const PrepareOptions* o, const InputTime* before) {
+const char* changed_input(const PrepareOptions* o, const InputTime* before) {
     for (size_t i = 0; before && i < o->num_inputs; i++) {
-        const InputTime now = input_time(o->inputs[i]);
-        if (now.bytes == before[i].bytes && now.written.tv_sec == before[i].written.tv_sec &&
-            now.written.tv_nsec == before[i].written.tv_nsec) {
-            continue;
-        }
-        fatal("%s: changed while it was read: when nothing writes it any more, make its shards anew with --force",
-              o->inputs[i]);
+        const InputTime now = input_time(o->inputs[i]), *then = &before[i];
+        const bool is_same = now.file == then->file && now.bytes == then->bytes &&
+                             now.written.tv_sec == then->written.tv_sec && now.written.tv_nsec == then->written.tv_nsec;
+        if (!is_same) { return o->inputs[i]; }
     }
+    return NULL;
 }
 
 // Reads a whole input file and returns {"name", "bytes", "hash"}, a new reference; NULL if its name is not UTF-8. Ends
@@ -142,12 +140,7 @@ ShardStart next_shard_start(const PrepareOptions* o, const json_t* manifest, con
 
 // Finds the shards of this prefix that exist, whichever run made them, or with another ending those that a kill left.
 static glob_t find_shards(const PrepareOptions* o, const char* ending) {
-    char* escaped = alloc_or_die(2 * strlen(o->out) + 1, 1, "a name");
-    size_t n = 0;
-    for (const char* c = o->out; *c; c++) {
-        if (strchr("*?[]\\", *c)) { escaped[n++] = '\\'; }
-        escaped[n++] = *c;
-    }
+    char* escaped = path_as_pattern(o->out);
     Error err;
     glob_t found = {0};
     static const char* const kinds[] = {"val", "train"};

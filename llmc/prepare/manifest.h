@@ -19,8 +19,9 @@ size_t first_shard(const json_t* manifest);
 // Returns the path of a shard: PREFIX_val_000000.bin, or PREFIX_train_%06d.bin. The caller frees it.
 char* shard_name(const PrepareOptions* o, size_t number);
 
-// The size of an input file, and when it was last written.
+// Which file an input is, its size, and when it was last written.
 typedef struct {
+    ino_t file;
     off_t bytes;
     struct timespec written;
 } InputTime;
@@ -28,8 +29,9 @@ typedef struct {
 // Returns them for each input, before it is read; the caller frees them. NULL for standard input.
 InputTime* look_at_inputs(const PrepareOptions* o);
 
-// Ends the program if a file was written since then: the shards may then have a part of it, or parts of two versions.
-void check_inputs(const PrepareOptions* o, const InputTime* before);
+// Returns an input that was written or replaced since then, of which the shards may have a part, or parts of two
+// versions; NULL if there is none.
+const char* changed_input(const PrepareOptions* o, const InputTime* before);
 
 // Returns everything that the shards' bytes depend on: a hash of each input and of the tokenizer, and the options; a
 // new reference. Reads all inputs, and ends the program if one cannot be read.

@@ -166,13 +166,6 @@ static char* no_training_tokens(const PrepareOptions* o, uint64_t total) {
                   o->val_size, total);
 }
 
-// Ends the program if the input cannot replace the shards that there are: before they are removed.
-static void check_replacement(const PrepareOptions* o, const Tokenizer* t) {
-    if (is_standard_input(o) || o->stories > 0) { return; }
-    const uint64_t enough = (uint64_t)(o->val_size < 0 ? 1 : o->val_size + 1), total = count_tokens(o, t, enough);
-    if (total < enough) { fatal("%s", no_training_tokens(o, total)); }
-}
-
 // Returns the size of the validation split: by default a tenth of all tokens, at most MAX_DEFAULT_VAL.
 static uint64_t choose_val_size(const PrepareOptions* o, const Tokenizer* t) {
     if (o->val_size >= 0) { return (uint64_t)o->val_size; }
@@ -183,6 +176,13 @@ static uint64_t choose_val_size(const PrepareOptions* o, const Tokenizer* t) {
     }
     if (total < DEFAULT_VAL_DIVISOR) { fatal("only %" PRIu64 " tokens: too few to split, give --val_size", total); }
     return total / DEFAULT_VAL_DIVISOR < MAX_DEFAULT_VAL ? total / DEFAULT_VAL_DIVISOR : MAX_DEFAULT_VAL;
+}
+
+// Ends the program if the beginning of the input cannot replace the shards that there are: before they are removed.
+static void check_replacement(const PrepareOptions* o, const Tokenizer* t) {
+    if (is_standard_input(o) || o->stories > 0 || o->val_size < 0) { return; } // or else all of it was counted
+    const uint64_t enough = (uint64_t)o->val_size + 1, total = count_tokens(o, t, enough);
+    if (total < enough) { fatal("%s", no_training_tokens(o, total)); }
 }
 
 // Ends the program if an input cannot be read, or there can be no folder for --out: before all of the input is read.
@@ -224,7 +224,12 @@ static void write_shards(Output* out, const Tokenizer* t) {
     }
     if (out->total == 0) { give_up(out, format("%s: the input is empty", o->inputs[0])); }
     if (!out->writing) { fatal("%s: damaged: use --force to make everything anew", out->manifest_path); }
-    check_inputs(o, out->inputs);
+    const char* changed = changed_input(o, out->inputs);
+    if (changed) {
+        shard_abandon(&out->shard);
+        fatal("%s: changed while it was read: when nothing writes it any more, give the command again, with --force to "
+              "replace shards of what it was", changed);
+    }
     json_object_set_new(out->manifest, "complete", json_true());
     finish_shard(out, 0);
 }
@@ -257,7 +262,11 @@ static void print_summary(const Output* out) {
 // Locks PREFIX.lock (`path`): one ./prepare at a time makes the shards of a prefix. The lock ends with the process.
 // Returns its descriptor; -1 in a folder that is not to be written to, whose shards may be complete.
 static int lock_output(const PrepareOptions* o, const char* path) {
+    struct stat there;
     const int lock = open_lock(path);
+    if (lock >= 0 && (fstat(lock, &there) != 0 || there.st_size > 0)) {
+        fatal("%s is no file of ./prepare and would be removed: move it, or give another --out", path);
+    }
     if (lock < 0 && errno == EWOULDBLOCK) {
         fatal("--out %s: another ./prepare is making these: wait for it, or give another --out", o->out);
     }
@@ -285,13 +294,14 @@ void prepare(const PrepareOptions* o) {
     refuse_foreign_files(o, out.manifest_path, out.floor_path);
     out.inputs = look_at_inputs(o);
     json_t* work = describe_work(o, &tokenizer);
-    if (o->force) {
-        check_replacement(o, &tokenizer);
-        remove_output(o, out.manifest_path, out.floor_path, out.sums_path);
-    }
-    out.manifest = load_manifest(o, out.manifest_path, work);
+    out.manifest = o->force ? NULL : load_manifest(o, out.manifest_path, work);
     if (!out.manifest) {
-        out.manifest = new_manifest(o, work, choose_val_size(o, &tokenizer));
+        const uint64_t val_size = choose_val_size(o, &tokenizer);
+        if (o->force) {
+            check_replacement(o, &tokenizer);
+            remove_output(o, out.manifest_path, out.floor_path, out.sums_path);
+        }
+        out.manifest = new_manifest(o, work, val_size);
         save_manifest(out.manifest, out.manifest_path);
     }
     continue_run(&out);
@@ -308,7 +318,7 @@ void prepare(const PrepareOptions* o) {
     sums_free(&out.sums);
     if (lock >= 0) {
         on_fatal(NULL, NULL);
-        remove_or_die(out.lock_path);
+        unlink(out.lock_path); // in a folder like /tmp another user's stays
         close(lock);
     }
     free(out.lock_path);

@@ -11,7 +11,7 @@
         .needs = "!train_tokenizer")                                                                                  \
     INT(shard_size, 100000000, 1, SHARD_TOKENS_LIMIT, NULL, 1, "tokens of a training shard",                          \
         .needs = "!train_tokenizer")                                                                                  \
-    FLAG(force, 0, 1, "remove the shards of this PREFIX first")                                                       \
+    FLAG(force, 0, 1, "replace the shards of this PREFIX")                                                            \
     GROUP("input")                                                                                                    \
     TEXT(tokenizer, "gpt2", 1, "gpt2, bytes, or a tokenizer file or folder", .needs = "!train_tokenizer")             \
     TEXT(split, "none", 1,                                                                                            \

@@ -6,6 +6,7 @@
 // that come together are one request.
 #define SAME_SIGNAL_SECONDS 1.0
 
+static char stop_text[128];              // is printed when a signal stops
 static volatile sig_atomic_t stop_signal; // that came first; 0: none
 static volatile sig_atomic_t interrupted;
 static atomic_bool save_requested;
@@ -14,7 +15,6 @@ static double taken[NSIG];         // when each signal that stops came first, by
 
 static void take_stop(int signal_number) {
     static const char erase[] = "\r\033[J"; // the bar
-    static const char text[] = "\nstopping; the same signal again ends at once\n";
     const double now = seconds_now();
     if (taken[signal_number] > 0) {
         if (now < taken[signal_number] + SAME_SIGNAL_SECONDS) { return; }
@@ -25,7 +25,7 @@ static void take_stop(int signal_number) {
     taken[signal_number] = now;
     if (!stop_signal) { stop_signal = signal_number; }
     if (process_rank == 0 && isatty(STDERR_FILENO) && write(STDERR_FILENO, erase, sizeof erase - 1) < 0) {}
-    if (process_rank == 0 && write(STDERR_FILENO, text, sizeof text - 1) < 0) { /* standard error is closed */ }
+    if (process_rank == 0 && write(STDERR_FILENO, stop_text, strlen(stop_text)) < 0) { /* standard error is closed */ }
 }
 
 static void take_save(int signal_number) {
@@ -50,7 +50,8 @@ void requests_open(void) {
     take_signal(SIGUSR1, take_save);
 }
 
-void requests_take_stops(double max_hours) {
+void requests_take_stops(double max_hours, const char* words) {
+    snprintf(stop_text, sizeof stop_text, "\n%s; the same signal again ends at once\n", words);
     stop_moment = max_hours > 0 ? opened + 3600 * max_hours : 0;
     take_signal(SIGINT, take_stop);
     take_signal(SIGTERM, take_stop);

@@ -1,6 +1,6 @@
 // Requests to a run from outside, by signals and --max_time, while it goes on.
 //
-//   SIGINT, SIGTERM, SIGHUP, --max_time    stop: save what is not saved yet, and end. The same signal again, a second
+//   SIGINT, SIGTERM, SIGHUP, --max_time    stop: save what is not saved yet (export: remove what is not complete), end. The same signal again, a second
 //                                          later or more, ends the program at once; the checkpoints on disk stay whole
 //   SIGUSR1                                save after the current step, and go on
 //   SIGINT, in `generate` that asks for prompts  end the text that is being generated
@@ -14,8 +14,8 @@
 void requests_open(void);
 
 // Takes the signals that stop from now on, too; before, they end the program. `max_hours`: --max_time, counted from
-// requests_open() on; 0: no limit.
-void requests_take_stops(double max_hours);
+// requests_open() on; 0: no limit. `words` say what the program does then.
+void requests_take_stops(double max_hours, const char* words);
 
 // Returns what asked this process to stop: "SIGTERM" for instance; NULL: nothing did.
 const char* request_to_stop(void);

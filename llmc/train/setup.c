@@ -178,7 +178,8 @@ TrainRun* train_open(Start start, Comm* comm) {
     const TrainState state = open_weights(run, comm);
     tune(run, comm);
     begin_at(run, &state);
-    requests_take_stops(run->plan->max_hours); // before the heading, which shows that the run has begun
+    // before the heading, which shows that the run has begun
+    requests_take_stops(run->plan->max_hours, "stopping, and saving what is not saved yet");
     open_log(run);
     saving_open(&run->saving, &run->start, &state, run->tokenizer, comm->rank);
     restore_warn_of_lr_jump(&run->start, &run->position, run->step);

@@ -182,6 +182,11 @@ overflowing_weights_are_an_error_of_generate_and_eval() {
 # ----------------------------------------------------------------------------------------------------------------------
 # files and streams
 
+a_file_that_may_not_grow_is_an_error() {
+    expect 1 'metrics.jsonl: cannot write: File too large' sh -c 'ulimit -f 60 && exec "$@"' - "$train" $small $data \
+        --max_steps 5000 --val_every 0 --save_every 0 --out "$dir/run"
+}
+
 lost_output_is_an_error() {
     [ -w /dev/full ] || { skip='no /dev/full'; return; }
     must "$train" $small $data --max_steps 2 --val_every 0 --out "$dir/run"

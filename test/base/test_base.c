@@ -242,6 +242,9 @@ TEST(files_of_an_option_are_patterns_in_order) {
     for (size_t i = 0; i < found.gl_pathc; i++) { EXPECT(!strcmp(path_name(found.gl_pathv[i]), want[i])); }
     globfree(&found);
     free(patterns);
+    make_file("glob/[1].txt");
+    EXPECT(find_option_paths(&found, "--x", test_path("glob/[1].txt"), "", &err) && found.gl_pathc == 1); // a name
+    globfree(&found);
     EXPECT(!find_option_paths(&found, "--x", "/none*", "make it", &err) &&
            !strcmp(err.text, "--x /none*: no such file: make it"));
     globfree(&found);
@@ -291,6 +294,7 @@ TEST(a_lock_has_one_owner) {
 TEST(no_more_threads_are_taken_than_the_library_survives) {
     const int before = max_threads();
     use_threads(99999);
+    cap_threads();
     EXPECT(max_threads() == 1 || max_threads() == MAX_THREADS); // 1: built without OpenMP
     use_threads(before);
 }

@@ -410,7 +410,7 @@ TEST(nothing_is_overwritten) {
                  run_export("hf", MODELS "f32", "x", "q8_0", NULL));
     EXPECT_DEATH(EXIT_USAGE, "needs the model's tokenizer", run_export("gguf", MODELS "f32", "x", "fp32", NULL));
     EXPECT_DEATH(EXIT_USAGE, "export takes one of", run_export("onnx", MODELS "f32", "x", "fp32", NULL));
-    const int lock = open_lock(test_path(".tmp-busy.lock"));
+    const int lock = open_lock(test_path(".lock-busy"));
     EXPECT_DEATH(EXIT_RUNTIME, "another export is writing it",
                  run_export("llmc", MODELS "f32", test_path("busy"), "fp32", NULL));
     close(lock);

@@ -38,6 +38,8 @@ reports_are_written() {
     (cd "$dir" && "$here/$train" report a b >/dev/null) || note "report a b failed"
     [ "$(grep -c '^loss: ' "$dir/report.html")" = 2 ] || note "not two runs in the comparison"
     must "$train" report "$dir/a" "$dir/b" --out "$dir/new/pages"
+    echo '<!DOCTYPE html>' >"$dir/mine.html"
+    expect 2 'mine.html is there already, and is not a report' "$train" report "$dir/a" --out "$dir/mine.html"
     [ -s "$dir/new/pages/report.html" ] || note "no page in the folder of --out"
     must "$train" report "$dir/a" --out "$dir/page.html"
     [ -s "$dir/page.html" ] || note "no page in the file of --out"

@@ -15,10 +15,10 @@ enum { KILLED = 1000, NOT_SYNCED = 98 }; // in place of an exit code
 
 static int events_until_kill = -1; // counted down to 0 by rename (before and after) and fwrite; -1: never
 
-static const char* growing_input; // each event of a run adds a byte to this file; NULL: to none
+static const char* changing_input; // each event of a run writes the first byte of this file anew; NULL: of none
 
 static inline void event(void) {
-    const int fd = growing_input ? open(growing_input, O_WRONLY | O_APPEND) : -1;
+    const int fd = changing_input ? open(changing_input, O_WRONLY) : -1;
     if (fd >= 0) {
         if (write(fd, "x", 1) != 1) { _exit(97); }
         close(fd);

@@ -512,6 +512,8 @@ TEST(shards_are_removed_only_for_an_input_that_can_replace_them) {
     EXPECT_RUN(0, "", "--out old --tokenizer bytes --val_size 5 a.txt b.txt");
     EXPECT_RUN(1, "empty.txt: the input is empty", "--out old --tokenizer bytes --val_size 5 --force empty.txt");
     EXPECT_RUN(1, "empty.txt: the input is empty", "--out old --tokenizer bytes --force empty.txt");
+    write_text("short.txt", "Oh");
+    EXPECT_RUN(1, "only 3 tokens: too few to split", "--out old --tokenizer bytes --force short.txt");
     EXPECT_RUN(1, "broken.jsonl:1: invalid JSON", "--out old --tokenizer bytes --val_size 5 --force broken.jsonl");
     EXPECT_RUN(1, "--val_size 99: the input has only", "--out old --tokenizer bytes --val_size 99 --force a.txt b.txt");
     expect_documents("old", 5, "#One two.\n\nThree\n#Four");
@@ -520,10 +522,11 @@ TEST(shards_are_removed_only_for_an_input_that_can_replace_them) {
 
 TEST(an_input_that_changes_while_it_is_read_is_an_error) {
     write_short_texts();
-    growing_input = "b.txt";
-    EXPECT_RUN(1, "b.txt: changed while it was read", "--out grows --tokenizer bytes --val_size 5 a.txt b.txt");
-    growing_input = NULL;
-    EXPECT_RUN(0, "", "--out grows --tokenizer bytes --val_size 5 --force a.txt b.txt");
+    changing_input = "b.txt";
+    EXPECT_RUN(1, "b.txt: changed while it was read", "--out changes --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT(!exists("changes_train_000001.bin.tmp"));
+    changing_input = NULL;
+    EXPECT_RUN(0, "", "--out changes --tokenizer bytes --val_size 5 --force a.txt b.txt");
 }
 
 TEST(one_at_a_time_makes_the_shards_of_a_prefix) {
@@ -535,6 +538,9 @@ TEST(one_at_a_time_makes_the_shards_of_a_prefix) {
     close(lock); // of a process that was killed: the file stays
     EXPECT_RUN(0, "", "--out twice --tokenizer bytes --val_size 5 a.txt b.txt");
     EXPECT(!exists("twice.lock"));
+    write_text("foreign.lock", "of another program");
+    EXPECT_RUN(1, "foreign.lock is no file of ./prepare", "--out foreign --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT(exists("foreign.lock"));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
