@@ -3,6 +3,7 @@
 #include "test/base/synced.h"
 #include "llmc/commands/commands.h"
 #include "llmc/files/model_file.h"
+#include "llmc/train/requests.h"
 #include "test/files/small_save.h"
 #include "test/test.h"
 
@@ -416,6 +417,13 @@ TEST(nothing_is_overwritten) {
     close(lock);
     free(path);
     free(folder);
+}
+
+TEST(a_signal_leaves_nothing_unfinished) {
+    EXPECT_DEATH(EXIT_RUNTIME, "SIGTERM came", requests_take_stops(0, "stopping"); raise(SIGTERM);
+                 run_export("hf", MODELS "f32", test_path("stopped"), "fp32", NULL));
+    EXPECT(!folder_has(test_folder, "stopped") && !folder_has(test_folder, ".tmp-stopped"));
+    EXPECT(!folder_has(test_folder, ".lock-stopped"));
 }
 
 // Exports the mean of the newest `count` checkpoints of a run.
