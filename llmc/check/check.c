@@ -1,6 +1,5 @@
 #include "check.h"
 #include "../base/host_memory.h"
-#include "../model/stored.h"
 #include "../train/weights.h"
 #include "check_op.h"
 #include "check_training.h"

@@ -10,7 +10,6 @@
 #include "../base/base.h"
 #include "../tokenizer/tokenizer.h"
 #include "gpt2.h"
-#include "../options/models.h"
 
 typedef struct {
     double temperature; // 0: always the likeliest token

@@ -97,6 +97,11 @@ static bool run_gzip(Decompressor* d, void* out, size_t* out_bytes, const unsign
     enum { PIECE = 1 << 30 }; // zlib counts in 32 bits
     z_stream* z = d->state;
     const size_t room = min_size(*out_bytes, PIECE);
+    while (!d->within && *in < in_end && **in == 0) { ++*in; } // padding behind a member, as of tapes
+    if (!d->within && *in == in_end) {
+        *out_bytes = 0;
+        return true;
+    }
     z->next_in = (unsigned char*)*in;
     z->avail_in = (unsigned)min_size((size_t)(in_end - *in), PIECE);
     z->next_out = out;

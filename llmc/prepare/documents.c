@@ -73,10 +73,7 @@ static bool encode_json(const PrepareOptions* o, const Tokenizer* t, Chunk* c, E
 
 static void encode_chunk(const PrepareOptions* o, const Tokenizer* t, Chunk* c) {
     if (!c->ok || c->skip != NOT_SKIPPED) { return; }
-    if (o->stories > 0) {
-        c->nll = 0;
-        story_make((uint64_t)o->seed, c->at.offset, &c->text, &c->nll);
-    }
+    if (o->stories > 0) { story_make((uint64_t)o->seed, c->at.offset, &c->text, &c->nll); }
     Error err;
     c->ok = c->format == FORMAT_JSONL ? encode_json(o, t, c, &err)
                                       : encode_text(o, t, c->text.data, c->text.bytes, c, &err);
@@ -136,8 +133,6 @@ static void shuffle_window(ChunkBatch* b, Position start, uint64_t seed) {
     free(first);
 }
 
-static bool is_shuffled(const PrepareOptions* o) { return o->shuffle != 0; }
-
 static void read_batch(Feed* f, ChunkBatch* b) {
     const Position start = f->reader.at;
     size_t bytes = 0;
@@ -150,21 +145,20 @@ static void read_batch(Feed* f, ChunkBatch* b) {
         bytes += c->text.bytes;
         b->order[b->count] = b->count;
         c->resume = c->at;
-        c->order = 0;
         b->count++;
         if (!c->ok && c->skip == NOT_SKIPPED) { f->is_at_end = true; }
     }
     f->limit = (int)min_size(2 * (size_t)f->limit, (size_t)f->max_chunks);
-    if (is_shuffled(f->options)) { shuffle_window(b, start, (uint64_t)f->options->seed); }
+    if (f->options->shuffle) { shuffle_window(b, start, (uint64_t)f->options->seed); }
 }
 
 static void feed_open(Feed* f, const PrepareOptions* o, const Source* source, double share, const SourceState* state) {
-    const int max_chunks = is_shuffled(o) ? WINDOW_CHUNKS : BATCH_CHUNKS;
+    const int max_chunks = o->shuffle ? WINDOW_CHUNKS : BATCH_CHUNKS;
     memset(f, 0, sizeof *f);
     f->options = o;
     f->max_chunks = (int)max_size(1, (size_t)(share * max_chunks));
-    f->max_bytes = max_size(1, (size_t)(share * (is_shuffled(o) ? WINDOW_BYTES : BATCH_BYTES)));
-    f->limit = is_shuffled(o) ? f->max_chunks : (int)min_size(FIRST_BATCH, (size_t)f->max_chunks);
+    f->max_bytes = max_size(1, (size_t)(share * (o->shuffle ? WINDOW_BYTES : BATCH_BYTES)));
+    f->limit = o->shuffle ? f->max_chunks : (int)min_size(FIRST_BATCH, (size_t)f->max_chunks);
     f->passed = state->chunks;
     f->next = &f->batches[0];
     f->now = &f->batches[1];

@@ -12,8 +12,8 @@
 #include "reader.h"
 
 // A batch ends at BATCH_BYTES or BATCH_CHUNKS, a window at WINDOW_BYTES or WINDOW_CHUNKS; the first batch has
-// FIRST_BATCH chunks. A word (a piece of GPT-2's pattern) may
-// have MAX_WORD_BYTES: merging takes 40 bytes of memory for each. All chosen, not measured.
+// FIRST_BATCH chunks. A word (a piece of GPT-2's pattern) may have MAX_WORD_BYTES: merging takes 40 bytes of memory for
+// each. All chosen, not measured.
 enum { BATCH_BYTES = 16 << 20, BATCH_CHUNKS = 4096, FIRST_BATCH = 16, MAX_WORD_BYTES = 1 << 20,
        WINDOW_BYTES = 32 << 20, WINDOW_CHUNKS = 16384 };
 

@@ -29,7 +29,7 @@ static bool is_text_name(const char* name) {
 }
 
 // Returns true for the merges of a tokenizer, which lie beside its tokens.
-static bool is_tokenizer_file(const char* folder, const char* name) {
+static bool is_merges_file(const char* folder, const char* name) {
     return !strcmp(name, "merges.txt") && (folder_has(folder, "vocab.json") || folder_has(folder, "tokenizer.json"));
 }
 
@@ -42,7 +42,7 @@ static void add_folder(NameList* list, const char* folder, int depth) {
         if (entry->d_name[0] == '.') { continue; }
         char* path = format("%s/%s", folder, entry->d_name);
         if (is_directory(path)) { add_folder(list, path, depth + 1); }
-        else if (is_text_name(entry->d_name) && !is_tokenizer_file(folder, entry->d_name)) {
+        else if (is_text_name(entry->d_name) && !is_merges_file(folder, entry->d_name)) {
             add_name(list, path);
             continue;
         }
@@ -65,9 +65,11 @@ char** inputs_expand(char** words, size_t* count) {
     NameList list = {NULL, 0};
     for (size_t i = 0; i < *count; i++) {
         char* word = words[i];
-        const size_t first = list.count, n = strlen(word);
+        const size_t first = list.count;
         if (is_directory(word)) {
-            char* folder = format("%.*s", (int)(n > 1 && word[n - 1] == '/' ? n - 1 : n), word);
+            size_t n = strlen(word);
+            while (n > 1 && word[n - 1] == '/') { n--; }
+            char* folder = format("%.*s", (int)n, word);
             add_folder(&list, folder, 0);
             free(folder);
             if (list.count == first) {

@@ -23,7 +23,7 @@ static json_t* describe_mix(const PrepareOptions* o) {
 static InputTime input_time(const char* path) {
     struct stat s;
     if (stat(path, &s) != 0) { fatal("%s: cannot look at it: %s", path, strerror(errno)); }
-    return (InputTime){.file = s.st_ino, .bytes = s.st_size, .written = s.st_mtim};
+    return (InputTime){.device = s.st_dev, .file = s.st_ino, .bytes = s.st_size, .written = s.st_mtim};
 }
 
 InputTime* look_at_inputs(const PrepareOptions* o) {
@@ -36,7 +36,7 @@ InputTime* look_at_inputs(const PrepareOptions* o) {
 const char* changed_input(const PrepareOptions* o, const InputTime* before) {
     for (size_t i = 0; before && i < o->num_inputs; i++) {
         const InputTime now = input_time(o->inputs[i]), *then = &before[i];
-        const bool is_same = now.file == then->file && now.bytes == then->bytes &&
+        const bool is_same = now.device == then->device && now.file == then->file && now.bytes == then->bytes &&
                              now.written.tv_sec == then->written.tv_sec && now.written.tv_nsec == then->written.tv_nsec;
         if (!is_same) { return o->inputs[i]; }
     }

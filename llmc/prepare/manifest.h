@@ -21,6 +21,7 @@ char* shard_name(const PrepareOptions* o, size_t number);
 
 // Which file an input is, its size, and when it was last written.
 typedef struct {
+    dev_t device;
     ino_t file;
     off_t bytes;
     struct timespec written;

@@ -4,9 +4,7 @@
 
 enum { MAX_HEADER = 64 << 20 }; // of a page
 
-bool is_parquet(const void* begin, size_t bytes) {
-    return bytes >= 4 && (memcmp(begin, "PAR1", 4) == 0 || memcmp(begin, "PARE", 4) == 0);
-}
+bool is_parquet(const char begin[4]) { return memcmp(begin, "PAR1", 4) == 0 || memcmp(begin, "PARE", 4) == 0; }
 
 void parquet_close(Parquet* p) {
     if (p->fd > STDIN_FILENO) { close(p->fd); }

@@ -48,8 +48,8 @@ typedef struct {
 
 typedef enum { PARQUET_END, PARQUET_NULL, PARQUET_VALUE } ParquetRow;
 
-// Returns true if a file that begins with these bytes may be a Parquet file.
-bool is_parquet(const void* begin, size_t bytes);
+// Returns true if a file that begins with these four bytes may be a Parquet file.
+bool is_parquet(const char begin[4]);
 
 // Opens a file, whose name must live as long as `p`, to read the column from its first row on. Fails, naming the
 // columns there are, if there is no such column of strings. Nothing is left open on failure.

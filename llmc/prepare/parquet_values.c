@@ -58,20 +58,15 @@ bool hybrid_next(Hybrid* h, uint32_t* value) {
 // ---------------------------------------------------------------------------------------------------------------------
 // strings
 
-// Takes `length` bytes from *p.
-static bool take_bytes(const unsigned char** p, const unsigned char* end, uint64_t length, Bytes* value) {
-    if (length > (uint64_t)(end - *p)) { return false; }
-    *value = (Bytes){(const char*)*p, (size_t)length};
-    *p += length;
-    return true;
-}
-
 static bool take_plain(const unsigned char** p, const unsigned char* end, Bytes* value) {
     uint32_t length;
     if ((size_t)(end - *p) < sizeof length) { return false; }
     memcpy(&length, *p, sizeof length);
     *p += sizeof length;
-    return take_bytes(p, end, length, value);
+    if (length > (size_t)(end - *p)) { return false; }
+    *value = (Bytes){(const char*)*p, length};
+    *p += length;
+    return true;
 }
 
 void dictionary_free(Dictionary* d) {

@@ -188,7 +188,7 @@ static void check_replacement(const PrepareOptions* o, const Tokenizer* t) {
 // Ends the program if an input cannot be read, or there can be no folder for --out: before all of the input is read.
 static void check_ends(const PrepareOptions* o) {
     Error err;
-    for (size_t i = 0; i < o->num_inputs && !is_standard_input(o); i++) { reader_check_file(o, i); }
+    reader_check_files(o);
     if (!make_parent(o->out, &err)) { fatal("--out %s", err.text); }
 }
 
@@ -255,7 +255,7 @@ static void print_summary(const Output* out) {
     if (out->options->stories > 0 && val > 0) {
         printf("floor of the validation loss: %.6f nats per token\n", out->nll / (double)val);
     }
-    summary_print(&out->now.summary, out->total, stdout);
+    summary_print(&out->now.summary, out->total);
     if (*out->options->mix) { print_sources(out->options, &out->now.input); }
 }
 

@@ -70,7 +70,7 @@ static void check_options(const PrepareOptions* o) {
     }
     for (size_t i = 0; i < o->num_inputs; i++) {
         if (o->num_inputs > 1 && !strcmp(o->inputs[i], "-")) { usage_error("- must be the only input"); }
-        check_records(o, o->inputs[i]);
+        if (o->train_tokenizer == 0) { check_records(o, o->inputs[i]); }
     }
     if (is_standard_input(o) && o->val_size < 0 && o->train_tokenizer == 0) {
         usage_error("--val_size must be given with standard input, whose length is not known in advance");

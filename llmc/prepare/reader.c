@@ -13,7 +13,7 @@ InputFormat input_format(const PrepareOptions* o, const char* path) {
     if (!read_begin(path, begin, sizeof begin, &err)) {
         fatal("%s%s", err.text, prepare_advice(o, "; a pipe is read by cat ... | ./prepare - ..."));
     }
-    if (is_parquet(begin, sizeof begin)) { return FORMAT_PARQUET; }
+    if (is_parquet(begin)) { return FORMAT_PARQUET; }
     if (name_ends_with(path, ".parquet")) { return FORMAT_PARQUET; } // it says what is wrong with the file
     const bool is_jsonl = name_ends_with(path, ".jsonl") || name_ends_with(path, ".ndjson") ||
                           name_ends_with(path, ".json");
@@ -60,10 +60,12 @@ static bool reader_open_file(Reader* r) {
     return ok;
 }
 
-void reader_check_file(const PrepareOptions* o, size_t input) {
-    Reader r = {.options = o, .at = {.input = input}};
-    if (!reader_open_file(&r)) { fatal("%s", r.err.text); }
-    reader_close(&r);
+void reader_check_files(const PrepareOptions* o) {
+    for (size_t i = 0; i < o->num_inputs && !is_standard_input(o); i++) {
+        Reader r = {.options = o, .at = {.input = i}};
+        if (!reader_open_file(&r)) { fatal("%s", r.err.text); }
+        reader_close(&r);
+    }
 }
 
 // Reads the next line, at most `limit` bytes of it. Sets `bytes`, 0 at the end of the file or of what can be read.
@@ -210,7 +212,6 @@ static bool reader_chunk(Reader* r, Chunk* c) {
     c->ok = true;
     c->skip = NOT_SKIPPED;
     c->format = FORMAT_TEXT;
-    c->was_taken = false;
     if (o->stories > 0) { r->at.offset++; return true; }
     while (r->at.input < r->end_input) {
         if (!r->is_open) { c->ok = reader_open_file(r); }

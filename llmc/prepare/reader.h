@@ -62,9 +62,9 @@ typedef struct {
     Error err;            // of the last chunk that was not `ok`
 } Reader;
 
-// Ends the program unless a file can be read: it is missing, not a regular file, no text where it should be, needs a
-// library that this program was built without, or is a Parquet file without the column of --field.
-void reader_check_file(const PrepareOptions* o, size_t input);
+// Ends the program unless each input file can be read: one is missing, not a regular file, no text where it should be,
+// needs a library that this program was built without, or is a Parquet file without the column of --field.
+void reader_check_files(const PrepareOptions* o);
 
 // Begins to read a source at a position. reader_close() frees it.
 void reader_open(Reader* r, const PrepareOptions* options, const Source* source, Position at);

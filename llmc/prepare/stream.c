@@ -83,7 +83,7 @@ static void stream_compact(Stream* s) {
 bool stream_line(Stream* s, const char** line, size_t* bytes, size_t limit, Error* err) {
     size_t n = 0, added = 1; // n: bytes of the line so far
     const char* end = NULL;
-    while (!end && n < limit && added > 0) {
+    while (added > 0) {
         const size_t have = min_size(s->bytes - s->at, limit);
         end = have > n ? memchr(s->text + s->at + n, '\n', have - n) : NULL;
         n = end ? (size_t)(end + 1 - (s->text + s->at)) : have;

@@ -32,17 +32,16 @@ Summary summary_from_json(const json_t* o) {
     return s;
 }
 
-void summary_print(const Summary* s, uint64_t tokens, FILE* out) {
+void summary_print(const Summary* s, uint64_t tokens) {
     const char* separator = "skipped documents: ";
     if (s->documents > 0 && tokens > 0) {
-        fprintf(out, "%" PRIu64 " document%s of %" PRIu64 " bytes, %.2f bytes per token; the longest has %" PRIu64
-                " bytes\n", s->documents, plural(s->documents), s->bytes, (double)s->bytes / (double)tokens,
-                s->longest);
+        printf("%" PRIu64 " document%s of %" PRIu64 " bytes, %.2f bytes per token; the longest has %" PRIu64 " bytes\n",
+               s->documents, plural(s->documents), s->bytes, (double)s->bytes / (double)tokens, s->longest);
     }
     for (int i = NOT_SKIPPED + 1; i < NUM_SKIPS; i++) {
         if (s->skipped[i] == 0) { continue; }
-        fprintf(out, "%s%" PRIu64 " %s", separator, s->skipped[i], SKIP_NAMES[i]);
+        printf("%s%" PRIu64 " %s", separator, s->skipped[i], SKIP_NAMES[i]);
         separator = ", ";
     }
-    if (*separator == ',') { fputc('\n', out); }
+    if (*separator == ',') { putchar('\n'); }
 }

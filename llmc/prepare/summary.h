@@ -18,5 +18,5 @@ json_t* summary_to_json(const Summary* s);
 // Reads the counts from an object; what is missing there, as in the manifests of older versions, is 0.
 Summary summary_from_json(const json_t* object);
 
-// Prints one or two lines.
-void summary_print(const Summary* s, uint64_t tokens, FILE* out);
+// Prints one or two lines to standard output.
+void summary_print(const Summary* s, uint64_t tokens);

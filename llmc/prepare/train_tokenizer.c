@@ -78,6 +78,7 @@ void train_tokenizer(const PrepareOptions* o) {
     Read r = {.bytes = 0};
     const double start = seconds_now();
     const int num_merges = (int)o->train_tokenizer - 257;
+    reader_check_files(o);
     if (!make_directories(o->out, &err)) { fatal("--out %s", err.text); }
     if (!o->force && folder_has_tokenizer(o->out)) {
         fatal("--out %s: there is a tokenizer already: give another folder, or --force 1 to replace it", o->out);

@@ -51,7 +51,8 @@ uint64_t tokenizer_hash(const Tokenizer* t) {
     for (int id = 0; id < t->vocab_size; id++) {
         size_t bytes;
         const char* token = tokenizer_token(t, id, &bytes);
-        hash = hash64(token, bytes, hash);
+        const bool is_never_given = t->is_special[id] && id != t->eot; // the same bytes of text are then other tokens
+        hash = hash64(token, bytes, hash + is_never_given);
     }
     return hash;
 }

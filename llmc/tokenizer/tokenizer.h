@@ -65,7 +65,7 @@ int tokenizer_find(const Tokenizer* t, const unsigned char* p, size_t bytes);
 // an id out of range. To decode a text, concatenate the bytes of its tokens.
 const char* tokenizer_token(const Tokenizer* t, int id, size_t* bytes);
 
-// Returns a hash of all tokens and of the end of text.
+// Returns a hash of all tokens, of the end of text, and of which others text never gives.
 uint64_t tokenizer_hash(const Tokenizer* t);
 
 // ---------------------------------------------------------------------------------------------------------------------

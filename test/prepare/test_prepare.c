@@ -297,7 +297,13 @@ TEST(standard_input_may_be_compressed) {
     input_bytes = sizeof packed - 1;
     EXPECT(run_until(-1, packed, "--out packed_in --tokenizer bytes --val_size 1 -") == 0);
     expect_documents("packed_in", 1, "##abc");
-    input_bytes -= 9;
+    char padded[600] = {0}; // with zeros, as from a tape
+    memcpy(padded, packed, input_bytes);
+    memcpy(padded + 500, packed, input_bytes);
+    input_bytes = sizeof padded;
+    EXPECT(run_until(-1, padded, "--force --out packed_in --tokenizer bytes --val_size 1 -") == 0);
+    expect_documents("packed_in", 1, "##abcabc");
+    input_bytes = sizeof packed - 1 - 9;
     EXPECT(run_until(-1, packed, "--force --out packed_in --tokenizer bytes --val_size 1 -") == 1);
     EXPECT(strstr(run_err, "standard input: cut short"));
     input_bytes = 0;
@@ -610,6 +616,9 @@ TEST(bad_usage) {
     write_text("record.json", "{\"text\": \"precious\"}\n");
     EXPECT_RUN(2, "over the input ./record.json", "--out record --force --val_size 1 ./record.json");
     EXPECT(exists("record.json"));
+    EXPECT_RUN(0, "258 tokens", "--out record --train_tokenizer 258 ./record.json"); // which writes no such record
+    EXPECT_RUN(1, "missing.txt: cannot open", "--out unmade --train_tokenizer 258 ./record.json missing.txt");
+    EXPECT(!exists("unmade"));
     EXPECT_RUN(0, "--stories", "--help");
     EXPECT_RUN(0, "usage:", "-h");
 }

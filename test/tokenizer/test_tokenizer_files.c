@@ -67,6 +67,11 @@ TEST(what_is_written_is_read_back) {
     Error err;
     EXPECT(tokenizer_read(&special, "test/golden/bpe/specials.json", &err));
     original[2] = special;
+    const uint64_t hash = tokenizer_hash(&original[1]);
+    original[1].is_special['a'] = true;
+    EXPECT(tokenizer_hash(&original[1]) != hash);
+    original[1].is_special['a'] = false;
+    EXPECT(tokenizer_hash(&original[1]) == hash);
     for (int i = 0; i < 3; i++) {
         for (int k = 0; k < 3; k++) {
             Tokenizer t;
