@@ -465,6 +465,12 @@ char* path_folder(const char* path) {
     return before ? format("%.*s", max_int(before - 1, 1), path) : format("."); // of "/NAME": "/"
 }
 
+char* trimmed_path(const char* path) {
+    char* trimmed = format("%s", path);
+    for (size_t n = strlen(trimmed); n > 1 && trimmed[n - 1] == '/'; n--) { trimmed[n - 1] = 0; }
+    return trimmed;
+}
+
 char* temporary_path(const char* path) {
     const char* name = path_name(path);
     return format("%.*s.tmp-%s", (int)(name - path), path, name);
@@ -516,17 +522,17 @@ static bool find_option_path(glob_t* found, const char* option, const char* give
 bool find_option_paths(glob_t* found, const char* option, const char* patterns, const char* advice, Error* err) {
     static const char separators[] = ", \t\n";
     memset(found, 0, sizeof *found);
-    bool any = false, ok = true;
+    bool ok = true;
     for (const char *end, *p = patterns + strspn(patterns, separators); ok && *p; p = end + strspn(end, separators)) {
         for (end = p; *end && !strchr(separators, *end); end++) {
             if (*end == '\\' && end[1]) { end++; } // glob() takes the backslash away
         }
         char* pattern = format("%.*s", (int)(end - p), p);
         ok = find_option_path(found, option, pattern, strpbrk(patterns, " \t") != NULL, advice, err);
-        any = true;
         free(pattern);
     }
-    return any ? ok : fail(err, "%s: no file is given: %s", option, advice);
+    if (ok && found->gl_pathc == 0) { return fail(err, "%s: no file is given: %s", option, advice); }
+    return ok;
 }
 
 FILE* create_temporary(const char* path, Error* err) {

@@ -231,6 +231,9 @@ const char* path_name(const char* path);
 // Returns the part before it, or "." if there is no slash: FOLDER/NAME is the path. The caller frees it.
 char* path_folder(const char* path);
 
+// Returns the path without slashes at its end, but for "/"; the caller frees it.
+char* trimmed_path(const char* path);
+
 // Returns the path of a hidden file or folder beside `path`, .tmp-NAME, to be renamed to it; the caller frees it.
 char* temporary_path(const char* path);
 

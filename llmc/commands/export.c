@@ -202,27 +202,31 @@ static bool write_temporary(Export* e, const ExportFormat* format, const char* t
     return false;
 }
 
+// Writes `path`, whose lock this process has.
+static bool export_locked(Export* e, const ExportFormat* as, const char* path, Error* err) {
+    char* temporary = temporary_path(path);
+    bool ok = write_temporary(e, as, temporary, err);
+    if (ok && rename(temporary, path) != 0) { ok = fail_system(err, path, "rename to it"); }
+    ok = ok && sync_parent(path, err);
+    if (!ok) { checkpoint_remove_unfinished(temporary); }
+    free(temporary);
+    return ok;
+}
+
 static bool export_to(Export* e, const ExportFormat* as, const char* out, Error* err) {
-    char* path = format("%s", out);
-    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) { path[n - 1] = 0; }
-    char *temporary = temporary_path(path), *folder = path_folder(path),
-         *lock_path = format("%s/.lock-%s", folder, path_name(path));
+    char* path = trimmed_path(out);
+    const char* name = path_name(path);
+    char* lock_path = format("%.*s.lock-%s", (int)(name - path), path, name);
     bool ok = make_parent(path, err);
     const int lock = ok ? open_lock(lock_path) : -1;
-    if (ok && lock < 0) {
-        ok = errno == EWOULDBLOCK ? fail(err, "another export is writing it") : fail_system(err, lock_path, "create");
-    }
-    if (ok) {
-        ok = write_temporary(e, as, temporary, err);
-        if (ok && rename(temporary, path) != 0) { ok = fail_system(err, path, "rename to it"); }
-        ok = ok && sync_parent(path, err);
-        if (!ok) { checkpoint_remove_unfinished(temporary); }
+    if (lock >= 0) {
+        ok = export_locked(e, as, path, err);
         unlink(lock_path);
         close(lock);
+    } else if (ok) {
+        ok = errno == EWOULDBLOCK ? fail(err, "another export is writing it") : fail_system(err, lock_path, "create");
     }
     free(lock_path);
-    free(folder);
-    free(temporary);
     free(path);
     return ok;
 }

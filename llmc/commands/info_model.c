@@ -147,7 +147,6 @@ static void print_all_models(const Config* c, const Backend* b, enum dtype dtype
         Config one = *c; // one model of "all"
         one.model = models[i];
         if (!plan_make(&plan[i], b, dtype, &one, NULL, &err)) { usage_error("%s", err.text); }
-        plan[i].shards = c->zero ? (int)c->gpus : 1;
     }
     print_batches_heading(&plan[0], here);
     for (int i = 0; i < NUM_MODELS; i++) { print_batches(&plan[i], here); }
@@ -202,11 +201,10 @@ int info_command(Config* c, const Backend* b, enum dtype dtype) {
         return EXIT_DONE;
     }
     if (!is_here && !c->batch_size) { usage_error("--batch_size auto: there is no GPU here; give a number"); }
-    if (!plan_make(&plan, b, dtype, c, folder, &err) || !plan_check_effects(&plan, c, &err)) {
+    if (!plan_make(&plan, b, dtype, c, folder, &err) || !plan_check_effects(&plan, c, &err) ||
+        !plan_batch(&plan, &alone, &err)) {
         usage_error("%s", err.text);
     }
-    plan.shards = c->zero ? (int)c->gpus : 1;
-    if (!plan_batch(&plan, &alone, &err)) { usage_error("%s", err.text); }
     const GPT2Config* m = &plan.shape;
     if (train || val) {
         const bool ok = (!train || verify_files("--train_data", plan.data.train, &plan)) &&

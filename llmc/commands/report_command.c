@@ -14,10 +14,12 @@ char* page_path(const Config* c, const char* name) {
     return format("%s/%s", c->out, name);
 }
 
-// Returns the file of a page about `n` runs, which the caller frees. --out names it if the runs are given as words.
+// Returns true if --out names the page: the runs are then given as words.
+static bool out_is_page(const Config* c) { return c->num_args && config_source(c, "out") > FROM_DEFAULT; }
+
+// Returns the file of a page about `n` runs, which the caller frees.
 static char* report_path(const Config* c, const char* const* runs, int n) {
-    const bool is_asked = c->num_args && config_source(c, "out") > FROM_DEFAULT;
-    if (!is_asked) { return n > 1 ? format("report.html") : format("%s/report.html", runs[0]); }
+    if (!out_is_page(c)) { return n > 1 ? format("report.html") : format("%s/report.html", runs[0]); }
     return page_path(c, "report.html");
 }
 
@@ -27,7 +29,7 @@ int report_command(const Config* c) {
     const int n = c->num_args ? c->num_args : 1;
     const char* const* runs = c->num_args ? (const char* const*)c->args : folders;
     char* path = report_path(c, runs, n);
-    const bool is_of_run = n == 1 && (!c->num_args || config_source(c, "out") <= FROM_DEFAULT); // as a run writes it
+    const bool is_of_run = n == 1 && !out_is_page(c); // the run itself replaces it
     if (!is_of_run && !report_may_replace(path, &err)) { usage_error("%s", err.text); }
     if (!report_write(path, runs, n, &err)) { fatal("%s", err.text); }
     print_result("%s\n", path);

@@ -16,6 +16,6 @@
 #include "test_set.h"
 
 // Opens the files of --text (find_option_paths), for the T of a model. `field` has the text of a line of JSON or of a
-// row; 0 <= stride <= T, 0: none. Returns an array of *count sets, which test_sets_close() frees;
-// ends the program if a file cannot be read, or has nothing that could be scored.
+// row; 0 <= stride <= T, 0: none. Returns an array of *count sets, which test_sets_close() frees; ends the program if a
+// file cannot be read, or has nothing that could be scored.
 TestSet* text_sets_open(const char* files, const char* field, const TestSetOptions* options, int stride, int* count);

@@ -44,8 +44,9 @@ long long* checkpoint_list(const char* out, size_t* count) {
     if (!d) { return NULL; }
     for (struct dirent* e; (e = next_entry(d, out));) {
         const long long step = checkpoint_step(e->d_name);
-        char* path = format("%s/%s", out, e->d_name);
-        const bool is_checkpoint = step >= 0 && is_directory(path);
+        if (step < 0) { continue; }
+        char* path = checkpoint_path(out, step);
+        const bool is_checkpoint = is_directory(path);
         free(path);
         if (!is_checkpoint) { continue; }
         steps = realloc_or_die(steps, (*count + 1) * sizeof *steps, "the list of checkpoints");

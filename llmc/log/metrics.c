@@ -135,8 +135,7 @@ bool run_read(Run* run, const char* folder, Error* err) {
     run->events = json_array();
     run->scores = json_array();
     run->evals = json_object();
-    run->name = format("%s", folder);
-    for (size_t n = strlen(run->name); n > 1 && run->name[n - 1] == '/';) { run->name[--n] = 0; }
+    run->name = trimmed_path(folder);
     size_t size, n;
     char* path = format("%s/metrics.jsonl", folder);
     char* text = read_file(path, &size, err);

@@ -112,7 +112,7 @@ enum {
            " rest", .scope = SCOPE_IDENTITY)                                                                          \
     REAL(embedding_lr, auto, 0, 1e3, "auto", TRAIN, "peak learning rate of the embeddings; auto: --lr")               \
     REAL(matrix_lr, auto, 0, 1e3, "auto", TRAIN, "of the blocks' matrices; auto: --lr, or 0.02 with muon")            \
-    REAL(weight_decay, 0.1, 0, 1e3, NULL, TRAIN, "decoupled decay of embeddings, and of matrices without their own")    \
+    REAL(weight_decay, 0.1, 0, 1e3, NULL, TRAIN, "decoupled decay of embeddings, and of matrices without their own")   \
     REAL(matrix_decay, auto, 0, 1e3, "auto", TRAIN,                                                                   \
          "decay of the blocks' matrices; auto: --weight_decay, or 0.01 with muon")                                    \
     FLAG(cautious_decay, 0, TRAIN, "decay only elements that the update makes smaller anyway")                        \

@@ -67,9 +67,7 @@ char** inputs_expand(char** words, size_t* count) {
         char* word = words[i];
         const size_t first = list.count;
         if (is_directory(word)) {
-            size_t n = strlen(word);
-            while (n > 1 && word[n - 1] == '/') { n--; }
-            char* folder = format("%.*s", (int)n, word);
+            char* folder = trimmed_path(word);
             add_folder(&list, folder, 0);
             free(folder);
             if (list.count == first) {

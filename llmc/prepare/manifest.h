@@ -19,7 +19,7 @@ size_t first_shard(const json_t* manifest);
 // Returns the path of a shard: PREFIX_val_000000.bin, or PREFIX_train_%06d.bin. The caller frees it.
 char* shard_name(const PrepareOptions* o, size_t number);
 
-// Which file an input is, its size, and when it was last written.
+// Identifies an input file, and says its size and when it was last written.
 typedef struct {
     dev_t device;
     ino_t file;

@@ -164,7 +164,7 @@ bool plan_parse(Plan* p, enum dtype dtype, const Config* c, Error* err) {
                 .rounds_at_random = c->stochastic_round != 0,
                 .has_zero = c->zero != 0,
                 .place = c->offload == offload_optimizer ? STATE_IN_HOST : STATE_ON_DEVICE,
-                .shards = 1,
+                .shards = c->zero ? (int)c->gpus : 1,
                 .tune = c->tune,
                 .samples = c->sample_every > 0 || *c->eval_data,
                 .data = data_plan(c),
@@ -397,7 +397,7 @@ static bool resolve_batch(Plan* p, Comm* comm, Error* err) {
 }
 
 bool plan_batch(Plan* p, Comm* comm, Error* err) {
-    if (p->has_zero && comm->size > 1) { p->shards = comm->size; } // `info` is alone: it has set them
+    if (p->has_zero && comm->size > 1) { p->shards = comm->size; } // a launcher has started them
     p->nccl_algorithms = comm->algorithms;
     return resolve_batch(p, comm, err) && batch_ramp_fit(&p->batch_ramp, p->total_batch_size, p->T, err) &&
            seq_ramp_fit(&p->seq_ramp, p->T, err);

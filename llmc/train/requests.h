@@ -1,7 +1,8 @@
 // Requests to a run from outside, by signals and --max_time, while it goes on.
 //
-//   SIGINT, SIGTERM, SIGHUP, --max_time    stop: save what is not saved yet (export: remove what is not complete), end. The same signal again, a second
-//                                          later or more, ends the program at once; the checkpoints on disk stay whole
+//   SIGINT, SIGTERM, SIGHUP, --max_time    stop: save what is not saved yet (export: remove what is not complete), and
+//                                          end. The same signal again, a second later or more, ends the program at
+//                                          once; the checkpoints on disk stay whole
 //   SIGUSR1                                save after the current step, and go on
 //   SIGINT, in `generate` that asks for prompts  end the text that is being generated
 //
