@@ -190,12 +190,13 @@ Phases state_pending(const json_t* state) {
 // Returns state.json. A member whose value is NULL is left out (o* and s*).
 static json_t* state_to_json(const TrainState* s, const Backend* b, json_t* options, const char* nccl_algorithms) {
     const LossScale* scale = &s->loss_scale;
+    const char* kernels = b->level ? b->level : b->device_kernels();
     json_t* state = json_pack(
         "{s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:{s:s}, s:o, s:o*, s:s*, s:o*, s:o*, s:o*, s:o*, s:o*}",
         "format", CHECKPOINT_FORMAT, "step", (json_int_t)s->step, "updates", (json_int_t)s->updates, "tokens",
         (json_int_t)s->tokens, "window", (json_int_t)s->window, "data_hash", json_hex(s->data_hash), "loss_window",
         outliers_to_json(&s->loss_window), "norm_window", outliers_to_json(&s->norm_window), "options", options,
-        "kernels", b->device, b->device_kernels(), "tokenizer_hash", json_hex(s->tokenizer_hash), "matmuls",
+        "kernels", b->device, kernels, "tokenizer_hash", json_hex(s->tokenizer_hash), "matmuls",
         matmuls_to_json(b), "nccl_algo", nccl_algorithms, "bad_steps", count_to_json(s->bad_steps), "nonfinite_steps",
         count_to_json(s->nonfinite_steps), "pending", phases_to_json(s->pending), "best", best_to_json(&s->best),
         "loss_scale", scale->is_dynamic ? loss_scale_to_json(scale) : NULL);

@@ -70,7 +70,8 @@ json_t* checkpoint_read_state(const char* folder, Error* err);
 // it. No checksum is verified.
 char* checkpoint_saved_text(const char* out, const char* resume, const char* object, const char* key);
 
-// Returns the kernels (Backend.device_kernels) that the run had on such a device; NULL if it had none.
+// Returns the kernels that the run had on such a device: a GPU's Backend.device_kernels, or the level of a CPU; NULL if
+// it had none.
 const char* state_kernels(const json_t* state, const Backend* b);
 
 // Returns the choices of matmul algorithms (Backend.matmuls_save) that the run had on such a device; NULL if it had

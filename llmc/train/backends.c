@@ -131,6 +131,13 @@ static const Backend* choose_residual(const Backend* b, const Config* c, enum dt
     return with_residual(b, saved < 0 ? c->residual : (enum residual)saved, dtype);
 }
 
+// Returns the level that the run being resumed has been computed at or, if it has no checkpoint yet, the level that it
+// was given; -1: there is no such run.
+static int saved_level(const Config* c) {
+    const int level = saved_choice(c, "kernels", "cpu", cpu_names);
+    return level < 0 ? saved_choice(c, "options", "cpu", cpu_names) : level;
+}
+
 // Returns find_backend(dtype, level) if there is one, else find_backend(dtype, cpu); level -1: there is none.
 static const Backend* find_at_level(enum dtype dtype, enum cpu cpu, int level) {
     const Backend* b = level < 0 ? NULL : find_backend(dtype, (enum cpu)level);
@@ -140,7 +147,7 @@ static const Backend* find_at_level(enum dtype dtype, enum cpu cpu, int level) {
 // A resumed run keeps precision and level of its checkpoint, unless this start names others. Levels are then not timed.
 const Backend* choose_backend(const Config* c, enum dtype* dtype) {
     const bool is_auto = c->dtype == dtype_auto, keeps_level = !program_has_gpu() && c->cpu == cpu_auto;
-    const int level = keeps_level ? saved_choice(c, "kernels", "cpu", cpu_names) : -1;
+    const int level = keeps_level ? saved_level(c) : -1;
     const int saved = is_auto ? saved_choice(c, "options", "dtype", dtype_names) : -1;
     const Backend* b = saved < 0 ? NULL : find_at_level((enum dtype)saved, c->cpu, level);
     *dtype = b ? (enum dtype)saved : c->dtype;
@@ -149,7 +156,7 @@ const Backend* choose_backend(const Config* c, enum dtype* dtype) {
         if (!b) { no_backend(c); }
         if (is_auto) { *dtype = dtype_of_storage(b); }
     }
-    if (level >= 0 && strcmp(cpu_names[level], b->level)) {
+    if (level > cpu_auto && strcmp(cpu_names[level], b->level)) {
         notice("this processor has no %s kernels, which the checkpoint was trained with: continuing with %s",
                cpu_names[level], b->level);
     }

@@ -137,6 +137,24 @@ a_resumed_run_keeps_its_kernels_and_its_dtype() {
     losses "$dir/out" | awk 'END { exit NR != 3 }' || note "not 3 more steps"
 }
 
+# Also of plain kernels, which each level's compiler adds up in another order, and before the first checkpoint.
+a_resumed_run_keeps_its_level() {
+    run="$small $data $quiet --cpu generic --save_every 2 --max_steps 4 --keep 0"
+    for kernels in plain fast; do
+        must "$train" $run --kernels $kernels --out "$dir/$kernels"
+        go_on "$train" "$dir/$kernels" 2 "$dir/$kernels-2"
+        mkdir "$dir/$kernels-0"
+        cp "$dir/$kernels/options.json" "$dir/$kernels-0"
+        must "$train" --out "$dir/$kernels-0" --resume auto
+        for from in 0 2; do same_checkpoint "$dir/$kernels/step_00000004" "$dir/$kernels-$from/step_00000004"; done
+    done
+    cmp -s "$dir/plain/step_00000004/model.safetensors" "$dir/fast/step_00000004/model.safetensors" &&
+        note "plain kernels give the bits of the fast ones"
+    must "$train" $run --cpu auto --kernels plain --out "$dir/auto"
+    cmp -s "$dir/plain/step_00000004/model.safetensors" "$dir/auto/step_00000004/model.safetensors" &&
+        skip="this processor has only the level generic, or its bits"
+}
+
 # As when a run moves to a lesser processor.
 a_run_goes_on_without_its_kernels() {
     command -v b2sum >/dev/null || { skip="no b2sum"; return; }
