@@ -113,7 +113,8 @@ typedef struct {
     Kernels kernels;
     bool fused; // fast kernels: bias and GELU in the matmul, addition and layernorm in one pass
     bool flash; // fast kernels: attention in blocks of queries and keys
-    int threads;
+    int threads;     // in use
+    int all_threads; // OpenMP's choice, as it was before cpu_open() set another; 0: not asked for yet
     Choices choices;
     double timer; // when device_timer_start() was called
 } Cpu;
@@ -144,11 +145,10 @@ static inline void cpu_open(int threads, Kernels kernels) {
     cpu.kernels = kernels;
     cpu.fused = cpu.flash = true;
     cpu.choices = choices_here();
-    cpu.threads = 1;
-#ifdef _OPENMP
-    cpu.threads = threads > 0 ? threads : max_threads();
-    omp_set_num_threads(cpu.threads);
-#else
+    if (cpu.all_threads == 0) { cpu.all_threads = max_threads(); }
+    cpu.threads = threads > 0 ? threads : cpu.all_threads;
+    use_threads(cpu.threads);
+#ifndef _OPENMP
     if (threads > 1) { fatal("--threads %d: this program was built without OpenMP", threads); }
 #endif
     // Flushes denormals to zero: moments that decay end as denormals, whose arithmetic is far slower. With libgomp the

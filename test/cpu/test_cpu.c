@@ -228,6 +228,17 @@ TEST(norm_is_the_sum_of_all_squares) {
 // ---------------------------------------------------------------------------------------------------------------------
 // the device
 
+TEST(threads_by_default_are_openmps_whatever_was_asked_for_before) {
+    const Backend* b = &cpu_fp32_generic;
+    b->device_open(&FAST);
+    const int all = b->device_threads();
+    const DeviceOptions more = with_threads(FAST, all + 1);
+    b->device_open(&more);
+    EXPECT(b->device_threads() == max_int(more.threads, 1));
+    b->device_open(&FAST);
+    EXPECT(b->device_threads() == all);
+}
+
 // 70 MiB takes the streaming stores of zero_past_caches.
 TEST(device_zero_zeroes_its_range_and_nothing_else) {
     const size_t sizes[] = {1, 100, 3000000, (size_t)70 << 20}, room = (size_t)71 << 20;
