@@ -13,6 +13,7 @@
 #include "device.h"
 #include "few_rows.h"
 #include "math.h"
+#include "matmul.h"
 
 enum { MAX_HEAD_SIZE = 256 }; // model_check() allows no more
 
@@ -20,10 +21,7 @@ enum { MAX_HEAD_SIZE = 256 }; // model_check() allows no more
 // plain
 
 static inline float attention_score(const Stored* q, const Stored* k, int HS) {
-    float dot = 0;
-    #pragma omp simd reduction(+ : dot)
-    for (int i = 0; i < HS; i++) { dot += to_float(q[i]) * to_float(k[i]); }
-    return dot / sqrtf((float)HS);
+    return dot_row(q, k, HS) / sqrtf((float)HS);
 }
 
 // Computes the attention of one query to `keys` keys. Key s and its value are at k + s * stride and v + s * stride.

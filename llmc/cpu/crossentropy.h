@@ -36,7 +36,7 @@ static inline void softmax_rows_plain(float* losses, Stored* logits, const int* 
 // online softmax: Milakov & Gimelshein 2018).
 //
 // The gradient is exps * dloss / sum. The matmuls apply this factor, to rows of dinp and, for dweight, to rows of inp.
-// Only fp16 and very few rows need a pass over exps.
+// Only fp16, very few rows, and rows with such a block need a pass over exps.
 
 // Columns of a block. Blocks begin at its multiples whichever thread computes them, so that sums do not depend on it.
 enum { SOFTMAX_BLOCK = 96 };
@@ -254,7 +254,7 @@ static inline Softmax classifier_rows(float* losses, Stored* logits, const Store
 static inline void classifier_loss(float* losses, Stored* logits, const Stored* inp, const Stored* weight,
                                    const int* targets, int chunk, int N, int C, int V, int Vp) {
     for (int n = 0; n < N; n += chunk) {
-        const int rows = N - n < chunk ? N - n : chunk;
+        const int rows = min_int(chunk, N - n);
         classifier_rows(losses + n, logits, inp + (size_t)n * C, weight, targets + n, 0.0f, false, rows, C, V, Vp);
     }
 }
@@ -263,7 +263,7 @@ static inline void classifier_backward(float* losses, Stored* dinp, float* dweig
                                        const Stored* weight, const int* targets, float dloss, int chunk, int N, int C,
                                        int V, int Vp) {
     for (int n = 0; n < N; n += chunk) {
-        const int rows = N - n < chunk ? N - n : chunk;
+        const int rows = min_int(chunk, N - n);
         const bool scaled = matmul_is_blocked(rows) && dloss != 0.0f && !FLOATX_IS(fp16);
         const Stored* x = inp + (size_t)n * C;
         Stored* dx = dinp + (size_t)n * C;
@@ -280,7 +280,7 @@ static inline void classifier_backward(float* losses, Stored* dinp, float* dweig
 static inline void classifier_logits(float* out, Stored* logits, const Stored* inp, const Stored* weight, int chunk,
                                      int N, int C, int V, int Vp) {
     for (int n = 0; n < N; n += chunk) {
-        const int rows = N - n < chunk ? N - n : chunk;
+        const int rows = min_int(chunk, N - n);
         matmul_forward(logits, inp + (size_t)n * C, weight, NULL, rows, C, Vp);
         #pragma omp parallel for if (rows > 1)
         for (int r = 0; r < rows; r++) {

@@ -104,12 +104,13 @@ static inline void TYPED(layernorm_backward_rows)(Residual* dinp, Stored* dinp_s
 static inline void TYPED(layernorm_backward)(Residual* dinp, Stored* dinp_stored, float* dweight, float* dbias,
                                              const Stored* dout, const Residual* inp, const Stored* weight,
                                              const float* mean, const float* rstd, int N, int C) {
-    enum { LEAST_ROWS = 16, COLUMNS = 64 }; // rows of a block at least; columns that a thread adds up at a time
+    enum { LEAST_ROWS = 16, SUM_COLUMNS = 64 }; // rows of a block at least; columns that a thread adds up at a time
     if (cpu.kernels == KERNELS_PLAIN) {
         TYPED(layernorm_backward_rows)(dinp, dinp_stored, dweight, dbias, dout, inp, weight, mean, rstd, 0, N, C);
         return;
     }
-    const int rows = (int)max_size(LEAST_ROWS, ceil_div((size_t)N, LAYERNORM_BLOCKS)), blocks = (N + rows - 1) / rows;
+    const int rows = max_int(LEAST_ROWS, (int)ceil_div((size_t)N, LAYERNORM_BLOCKS));
+    const int blocks = (int)ceil_div((size_t)N, (size_t)rows);
     float* sums = thread_scratch((size_t)blocks * 2 * C * sizeof *sums);
     #pragma omp parallel
     {
@@ -121,8 +122,8 @@ static inline void TYPED(layernorm_backward)(Residual* dinp, Stored* dinp_stored
             TYPED(layernorm_backward_rows)(dinp, dinp_stored, dw, db, dout, inp, weight, mean, rstd, first, end, C);
         }
         #pragma omp for
-        for (int begin = 0; begin < C; begin += COLUMNS) {
-            const int end = (int)min_size((size_t)C, (size_t)begin + COLUMNS);
+        for (int begin = 0; begin < C; begin += SUM_COLUMNS) {
+            const int end = min_int(C, begin + SUM_COLUMNS);
             for (int b = 0; b < blocks; b++) {
                 const float *dw = sums + (size_t)b * 2 * C, *db = dw + C;
                 #pragma omp simd

@@ -102,7 +102,7 @@ typedef struct {
 static inline size_t muon_align(size_t elements) { return round_up(elements * sizeof(Stored), 64); }
 
 static inline MuonScratch muon_scratch(int rows, int cols, void* memory) {
-    MuonScratch s = {.m = min_int(rows, cols), .n = rows < cols ? cols : rows, .transposed = rows > cols};
+    MuonScratch s = {.m = min_int(rows, cols), .n = max_int(rows, cols), .transposed = rows > cols};
     const size_t x = muon_align((size_t)s.m * (size_t)s.n), a = muon_align((size_t)s.m * (size_t)s.m);
     char* at = memory;
     s.x = (Stored*)at;

@@ -75,7 +75,7 @@ static inline __attribute__((always_inline)) void pack_panel(Packed* packed, con
         }
     } else if (rows == width && col == 1) { // a row is consecutive: transpose 8 rows at a time: an L1 cache has 8 ways
         for (int block = 0; block < width; block += 8) {
-            const int end = block + 8 < width ? block + 8 : width;
+            const int end = min_int(block + 8, width);
             for (j = 0; j + 4 <= k; j += 4) {
                 for (int i = block; i < end; i += 4) {
                     const int first = i + 4 <= end ? i : end - 4; // the last four overlap those before
