@@ -92,6 +92,12 @@ TEST(padding_of_the_vocabulary_gets_exactly_nothing) {
 // ---------------------------------------------------------------------------------------------------------------------
 // the update
 
+// Returns a master as an update with the seed 12345 rounds it: element i of the parameters.
+static double rounded_by_update(const Backend* b, double master, int step, size_t i) {
+    const uint64_t bits = rounding_random(12345, step, i);
+    return (double)(stores_fp16(b) ? fp16_stochastic((float)master, bits) : bf16_stochastic((float)master, bits));
+}
+
 // The masters do not depend on how params are rounded; each parameter is its master, rounded as in rounding.h.
 TEST(adamw_rounds_each_parameter_by_its_own_random_number) {
     const OpSizes sizes = OP_SIZES_SMALL;
@@ -110,12 +116,9 @@ TEST(adamw_rounds_each_parameter_by_its_own_random_number) {
         size_t different = 0;
         EXPECT(!memcmp(masters, masters_too, n * sizeof *masters));
         for (size_t i = n / 5; i < n - n / 7; i++) {
-            const float master = (float)masters[i];
-            const uint64_t bits = rounding_random(12345, random.hyper.adamw.step, i);
-            const float want = stores_fp16(b) ? fp16_stochastic(master, bits) : bf16_stochastic(master, bits);
             const bool in_tensor = i < (size_t)sizes.OC * (size_t)sizes.C;
-            EXPECT(!in_tensor || at_random[i] == want);
-            EXPECT(!in_tensor || to_nearest[i] == as_stored(b, master));
+            EXPECT(!in_tensor || at_random[i] == rounded_by_update(b, masters[i], random.hyper.adamw.step, i));
+            EXPECT(!in_tensor || to_nearest[i] == as_stored(b, (float)masters[i]));
             different += at_random[i] != to_nearest[i];
         }
         EXPECT(different > n / 10);
@@ -130,6 +133,25 @@ TEST(adamw_rounds_each_parameter_by_its_own_random_number) {
         EXPECT(!memcmp(rounded + n / 5, at_random + n / 5, (n - n / 7 - n / 5) * sizeof *rounded));
         free(masters), free(masters_too), free(to_nearest), free(at_random), free(rounded);
         op_close(&nearest), op_close(&random);
+    }
+}
+
+// So does Muon: its matrices lie one behind another here, and begin at elements of their own.
+TEST(muon_rounds_each_parameter_by_its_own_random_number) {
+    const OpSizes sizes = OP_SIZES_SMALL;
+    EACH_BACKEND(b) {
+        if (!stores_16_bits(b)) { continue; }
+        OpCase c = op_open(b, op_number("muon_update"), &sizes, 4);
+        c.hyper.muon.rounding_seed = 12345;
+        c.hyper.muon.step = 3;
+        op_run(&c);
+        const size_t n = op_find_tensor(&c, "masters")->n;
+        double *masters = op_values(&c, op_find_tensor(&c, "masters")), wrong = 0;
+        double* params = op_values(&c, op_find_tensor(&c, "params"));
+        for (size_t i = 0; i < n; i++) { wrong += params[i] != rounded_by_update(b, masters[i], 3, i); }
+        EXPECT(wrong == 0);
+        free(masters), free(params);
+        op_close(&c);
     }
 }
 
