@@ -91,8 +91,8 @@ vpath test_%.c $(sort $(dir $(TEST_SOURCES)))
 $(TESTS): $(BUILD)/test_%: test_%.c $(LIBRARY) $(BUILD)/settings | check-packages
 	$(CC) $(C_FLAGS) $(TEST_OPT_$(config)) -I. $(LINK_FLAGS) $< $(filter %.o,$^) $(LIBRARY) -o $@ $(LDLIBS)
 BACKEND_TESTS := $(addprefix $(BUILD)/,\
-    test_backends test_operations test_cpu test_matmul test_attention test_attention_forms test_gpt2 test_generate \
-    test_score)
+    test_backends test_operations test_cpu test_matmul test_packed test_scratch test_attention test_attention_forms \
+    test_gpt2 test_generate test_score)
 $(BACKEND_TESTS): $(TEST_BACKENDS)
 $(filter-out $(BACKEND_TESTS),$(TESTS)): $(CPU_OBJECTS)
 

@@ -276,6 +276,7 @@ TEST(memory_that_is_available_is_bounded) {
     setrlimit(RLIMIT_AS, &small);
     EXPECT(b->device_memory_available() <= (size_t)1 << 36);
     setrlimit(RLIMIT_AS, &r);
+    EXPECT(b->device_memory_usable((size_t)8 << 30) == (size_t)15 << 29 && b->device_memory_usable(1000) == 0);
 }
 
 #ifdef __x86_64__
