@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KERNELS = 4096, MAX_LAUNCHES = 256, MAX_NAME = 160, DEFAULT_THREADS = 256, SLACK_PERCENT = 2 };
+enum { MAX_KERNELS = 4096, MAX_LAUNCHES = 512, MAX_NAME = 160, DEFAULT_THREADS = 256, SLACK_PERCENT = 2 };
 
 // Instructions by the unit that executes them. OTHER: branches, barriers, uniform registers, constants.
 enum { TENSOR, FMA, ALU, MUFU, LSU, OTHER, PIPES };
@@ -280,9 +280,15 @@ static void find_launch(const char* path, const Kernel* k, int* threads, int* dy
     if (count < 0) {
         FILE* file = fopen(path, "r");
         if (!file) { perror(path), exit(1); }
-        for (count = 0; count < MAX_LAUNCHES; count++) {
-            Launch* l = &launches[count];
-            if (fscanf(file, "%7s %159s %d %d", l->type, l->name, &l->threads, &l->dynamic) != 4) { break; }
+        Launch l;
+        count = 0;
+        for (int n; (n = fscanf(file, "%7s %159s %d %d", l.type, l.name, &l.threads, &l.dynamic)) != EOF;) {
+            if (n < 4 || count == MAX_LAUNCHES) {
+                fprintf(stderr, "error: %s: launch %d has not 4 words, or is more than %d\n", path, count + 1,
+                        MAX_LAUNCHES);
+                exit(1);
+            }
+            launches[count++] = l;
         }
         fclose(file);
     }
