@@ -118,7 +118,10 @@ inline cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t n, cudaMem
     } else {
         emu::enqueue(s, [=] { emu::copy_now(dst, src, n); });
     }
-    if (to_pageable) { emu::drain(s); }
+    if (to_pageable) {
+        emu::drain_last_first();
+        emu::drain(s);
+    }
     return emu::broken_by;
 }
 

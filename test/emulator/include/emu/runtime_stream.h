@@ -100,6 +100,7 @@ inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (event->mark->capture) {
         return emu::fail(cudaErrorCapturedEvent, "cudaEventSynchronize of an event recorded in a capture");
     }
+    emu::drain_last_first();
     emu::drain(*event->mark);
     return emu::enter();
 }

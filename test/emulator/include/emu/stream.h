@@ -1,7 +1,7 @@
 // Streams and events. Work is a queue of functions. By default it runs when it is enqueued. With EMU_LAZY=1 it runs
-// only when the host waits for it, so that a missing wait shows as poison. With EMU_LAZY=2 a wait for a stream runs
-// those created later first, so that one of these that does not wait for an earlier stream shows. Recording into graphs
-// is in graph.h.
+// only when the host waits for it, so that a missing wait shows as poison. With EMU_LAZY=2 a wait for a stream, for an
+// event or for a copy to pageable memory runs the streams created last first, so that one of these that does not wait
+// for an earlier stream shows. Recording into graphs is in graph.h.
 #pragma once
 #include "memory.h"
 #include <deque>
