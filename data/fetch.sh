@@ -77,7 +77,7 @@ pause() { # SECONDS
     await_child || true
 }
 
-# Downloads to PATH.part, in as many tries as bring new bytes, and $retries more. Returns as transfer does.
+# Downloads to PATH.part, until $retries tries in a row bring no new bytes. Returns as transfer does.
 download() { # URL HUB PATH
     idle=0 most=$(size_of "$3.part") seconds='' delay=$first_wait
     while :; do
@@ -85,8 +85,7 @@ download() { # URL HUB PATH
         transfer "$1" "$2" "$3.part" || result=$?
         [ $result = 1 ] || return $result
         now=$(size_of "$3.part")
-        if [ "$now" -gt "$most" ]; then most=$now idle=0 delay=$first_wait; fi
-        idle=$((idle + 1))
+        if [ "$now" -gt "$most" ]; then most=$now idle=0 delay=$first_wait; else idle=$((idle + 1)); fi
         [ "$idle" -lt "$retries" ] || return 1
         [ "${seconds:-0}" -le 3600 ] || { why="$why; it asks to come back in $seconds s"; return 1; }
         echo "$shown/$3: $why; trying again in ${seconds:-$delay} s" >&2

@@ -205,6 +205,15 @@ an_interrupted_download_continues() {
     [ "$(requests "GET /cut/.*/$(basename "$dir")/.* bytes=")" -ge 2 ] || note 'it was not continued'
     grep -q "GET /plain/.*/$(basename "$dir")/.* bytes=30000- " "$root/served/requests" || note 'it began anew'
 }
+tries_in_which_nothing_arrived_are_counted() {
+    serves || return
+    offer cut # each try brings some
+    must fetch --retries 1
+    are_whole cut
+    offer stuck # only the first one does
+    expect 1 'What arrived is kept' fetch --retries 2
+    [ "$(requests "GET /stuck/.*/$(basename "$dir")/")" = 3 ] || note "$(requests /stuck/) requests of stuck.txt"
+}
 what_is_no_plain_file_is_named() {
     serves || return
     offer plain? cut? linked slow
