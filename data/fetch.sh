@@ -223,7 +223,7 @@ fetch() {
 }
 
 stop() {
-    trap '' INT TERM
+    trap '' INT TERM HUP
     for pid in ${lanes:-}; do kill "$pid" 2>/dev/null || true; done
     for pid in ${lanes:-}; do wait "$pid" 2>/dev/null || true; done
     echo "stopped: the same command continues" >&2
@@ -346,7 +346,7 @@ mkdir -p "$out" || die 1 "cannot write to $out"
 cd "$out"
 work=$(mktemp -d)
 trap clean EXIT
-trap stop INT TERM
+trap stop INT TERM HUP
 take_lock "$name"
 if [ -n "${HF_TOKEN:-}" ]; then (umask 077 && echo "header = Authorization: Bearer $HF_TOKEN" >"$work/wgetrc"); fi
 plan "$name" "$limit" >"$work/all"

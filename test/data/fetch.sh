@@ -242,6 +242,24 @@ a_stopped_download_keeps_its_part() {
     [ ! -e "$lock" ] || note 'its lock is left'
     are_absent stuck
 }
+# A terminal that is closed sends SIGHUP.
+a_stopped_download_leaves_no_token() {
+    serves || return
+    offer stuck
+    mkdir "$dir/tmp"
+    for signal in HUP INT TERM; do
+        rm -f "$dir/log"
+        TMPDIR="$dir/tmp" HF_TOKEN=hf_secret env --default-signal=INT sh data/fetch.sh --sets "$root/sets" --wait 0 \
+            --mirror "http://127.0.0.1:$port" --revision "$signal" --out "$dir/got" --retries 1000000 a \
+            >"$dir/log" 2>&1 &
+        pid=$!
+        await 'trying again' "$dir/log" $pid
+        kill -s $signal $pid
+        finish $pid
+        [ $? = 130 ] || note "SIG$signal: another exit code"
+        [ -z "$(ls "$dir/tmp")" ] || note "SIG$signal left $(find "$dir/tmp" -type f)"
+    done
+}
 locks_of_others_are_neither_obeyed_nor_removed() {
     serves || return
     offer plain
