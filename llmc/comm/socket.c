@@ -1,6 +1,5 @@
 #include "socket.h"
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -80,6 +79,15 @@ static int tcp_listen_one(const struct addrinfo* list) {
     return -1;
 }
 
+// Returns true if the address is a number, such as 127.0.0.1 or ::1, and no name.
+static bool is_number(const char* address) {
+    int error;
+    struct addrinfo* list = tcp_resolve(address, 0, AI_NUMERICHOST, &error);
+    if (!list) { return false; }
+    freeaddrinfo(list);
+    return true;
+}
+
 // Returns true if others may know the name of this machine for another address than the one that would be listened at:
 // where the name has several here (of IPv4 and IPv6, or of two networks), and where it stands for a loopback address by
 // /etc/hosts.
@@ -87,8 +95,7 @@ static bool is_ambiguous(const char* address, const struct addrinfo* list) {
     for (const struct addrinfo* a = list->ai_next; a && !is_loopback(list->ai_addr); a = a->ai_next) {
         if (a->ai_addrlen != list->ai_addrlen || memcmp(a->ai_addr, list->ai_addr, a->ai_addrlen)) { return true; }
     }
-    if (!is_loopback(list->ai_addr)) { return false; }
-    return strcmp(address, "localhost") != 0 && !isdigit((unsigned char)*address) && !strchr(address, ':');
+    return is_loopback(list->ai_addr) && strcmp(address, "localhost") != 0 && !is_number(address);
 }
 
 static int port_of(int fd) {

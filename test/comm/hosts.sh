@@ -58,6 +58,15 @@ a_name_with_two_addresses_is_reached() {
     meet_at node0
 }
 
+# Debian's /etc/hosts gives the machine's own name a loopback address. Names may begin with a digit.
+a_name_with_a_loopback_address_is_reached() {
+    for name in node0 0node; do
+        printf '127.0.0.1 localhost\n127.0.1.1 %s\n' $name >"$dir/hosts0"
+        printf '127.0.0.1 localhost\n10.77.0.1 %s\n' $name >"$dir/hosts1"
+        meet_at $name
+    done
+}
+
 tiny="--model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --batch_size 1 --total_batch_size 64 \
     --val_every 0 --sample_every 0"
 
