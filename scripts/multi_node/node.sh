@@ -18,12 +18,16 @@ threads=$(($(nproc) / GPUS))
 export MASTER_ADDR WORLD_SIZE=$((NODES * GPUS)) GPUS
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}"
 
-ranks=
-trap 'kill -TERM $ranks 2>/dev/null' INT TERM HUP
+ranks='' stopped=''
+trap 'stopped=1; kill -TERM $ranks 2>/dev/null' INT TERM HUP
 for i in $(seq 0 $((GPUS - 1))); do
+    [ -z "$stopped" ] || break
     RANK=$((NODE * GPUS + i)) LOCAL_RANK=$i sh "$@" </dev/null &
     ranks="$ranks $!"
 done
+# A rank that started just when the signal came has not got it.
+# shellcheck disable=SC2086 # splits ranks into words
+[ -z "$stopped" ] || { sleep 1; kill -TERM $ranks 2>/dev/null; }
 code=0
 for rank in $ranks; do
     while wait "$rank"; status=$?; kill -0 "$rank" 2>/dev/null; do :; done # a signal ends wait, but not the rank

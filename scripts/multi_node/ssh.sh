@@ -33,15 +33,16 @@ remote='exec 3<&0
 
 folder=$(mktemp -d)
 mkfifo "$folder/open"
-trap 'rm -rf "$folder"' EXIT
-exec 4<>"$folder/open" # closing it closes the standard input of all hosts
+exec 4<>"$folder/open" # closing it ends 3, the standard input of all hosts
+exec 3<"$folder/open"
+rm -r "$folder"
 trap 'exec 4>&-' INT TERM HUP
 connections=
 node=0
 for host; do
     place="MASTER_ADDR=$(quote "${1##*@}") NODES=$# NODE=$node"
     ${SSH:-ssh} "$host" "cd $(quote "$PWD") && $place $settings sh -c $(quote "$remote") - $arguments" \
-        <"$folder/open" 4>&- &
+        <&3 3<&- 4>&- &
     connections="$connections $!"
     node=$((node + 1))
 done

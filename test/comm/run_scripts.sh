@@ -116,6 +116,25 @@ scripts_start_several_processes() {
     expect 2 'MASTER_ADDR' sh scripts/multi_node/node.sh scripts/run_gpt2_124M.sh
 }
 
+# The signal comes before the first process is started: node.sh calls seq just before, and ssh.sh quotes the first host.
+signals_end_node_and_ssh_while_they_start() {
+    mkdir "$dir/bin"
+    printf '#!/bin/sh\nkill -TERM $PPID\nexec %s "$@"\n' "$(command -v seq)" >"$dir/bin/seq"
+    cat >"$dir/bin/sed" <<END
+#!/bin/sh
+text=\$(cat)
+[ "\$text" != first ] || kill -TERM "\$(cat "$dir/pid")"
+printf '%s' "\$text" | $(command -v sed) "\$@"
+END
+    printf '#!/bin/sh\nexec cat\n' >"$dir/bin/ssh"
+    chmod +x "$dir/bin/seq" "$dir/bin/sed" "$dir/bin/ssh"
+    echo "echo started >>'$dir/started'" >"$dir/script"
+    must env PATH="$dir/bin:$PATH" MASTER_ADDR=here NODES=1 NODE=0 GPUS=2 sh scripts/multi_node/node.sh "$dir/script"
+    [ ! -e "$dir/started" ] || note "node.sh started $(wc -l <"$dir/started") ranks after the signal"
+    must timeout 60 sh -c 'echo $$ >"$0/pid"; PATH="$0/bin:$PATH" HOSTS="first second" exec sh "$@"' "$dir" \
+        scripts/multi_node/ssh.sh "$dir/script"
+}
+
 # Writes stand-ins for Slurm's commands into $dir/bin. srun starts two tasks and stores their ids for scancel.
 slurm_commands() { # no test
     mkdir -p "$dir/bin"
