@@ -49,6 +49,21 @@ setup_fails_only_for_what_is_needed() {
     expect 1 "error: missing: libc6-dev" setup
 }
 
+# On a terminal setup.sh asks before it calls sudo. Here Ctrl-D is the answer.
+setup_without_an_answer_installs_nothing() {
+    command -v script >/dev/null || { skip='no script (bsdutils)'; return; }
+    bare_machine 1000
+    printf '#!/bin/sh\necho sudo >>"%s"\n' "$dir/asked" >"$dir/bin/sudo"
+    chmod +x "$dir/bin/sudo"
+    printf '%s\n' stdlib.h jansson.h >"$dir/headers"
+    at_terminal() { PATH="$dir/bin:$PATH" script -qec 'sh scripts/setup.sh' /dev/null </dev/null; }
+    expect 0 'not needed: zlib1g-dev libzstd-dev libsnappy-dev; run: sudo' at_terminal
+    : >"$dir/headers"
+    expect 1 'error: missing: libc6-dev' at_terminal
+    grep -qF '[y/N]' "$dir/out" || note "it did not ask: $(cat "$dir/out")"
+    [ ! -s "$dir/asked" ] || note "it installed: $(cat "$dir/asked")"
+}
+
 scripts_say_how_they_are_called() {
     for script in quickstart setup test; do
         expect 0 'usage:' sh scripts/$script.sh --help
