@@ -316,7 +316,7 @@ case $(cat "$work/build.counts") in *" 0 "*) # nothing failed
     lanes=
     for i in 1 2 3; do lane & lanes="$lanes $!"; done
     wait $lanes
-    [ -z "$last" ] || group $last ;;
+    [ -z "$last" ] || { group $last & lanes=$!; wait $lanes; } ;;
 esac
 
 passed=0 failed=0 skipped=0
