@@ -150,7 +150,7 @@ transfer() { # URL HUB FILE
         case $started in
             33) rm -f "$3"; why='its server cannot continue a download: from the beginning' ;;
             23 | 26) why="cannot write $shown/$3: is the disk full?"; return 2 ;;
-            1 | 3 | 35 | 51 | 58 | 60 | 77) return 2 ;;
+            1 | 3 | 51 | 58 | 60 | 77) return 2 ;;
         esac
     else
         case $started in

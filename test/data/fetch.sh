@@ -214,6 +214,23 @@ tries_in_which_nothing_arrived_are_counted() {
     expect 1 'What arrived is kept' fetch --retries 2
     [ "$(requests "GET /stuck/.*/$(basename "$dir")/")" = 3 ] || note "$(requests /stuck/) requests of stuck.txt"
 }
+# Of curl; so does a server, or what is before it, that resets connections under load.
+a_tls_handshake_that_fails_is_tried_again() {
+    serves || return
+    offer plain
+    cat >"$dir/curl" <<END
+#!/bin/sh
+case "\$* " in
+    *' --head '*) ;;
+    *) [ -e '$dir/failed' ] || { : >'$dir/failed'; echo 'curl: (35) Connection reset by peer' >&2; exit 35; } ;;
+esac
+exec $(command -v curl) "\$@"
+END
+    chmod +x "$dir/curl"
+    PATH="$dir:$PATH" must fetch
+    are_whole plain
+    [ -e "$dir/failed" ] || note 'no handshake failed'
+}
 what_is_no_plain_file_is_named() {
     serves || return
     offer plain? cut? linked slow
