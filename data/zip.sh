@@ -32,7 +32,7 @@ get_part() { # BYTES SHA256 PATH ARCHIVE MEMBERS
     esac
     [ $result = 3 ] || is_right "$path.part" "$path" || result=3
     [ $result = 0 ] || { rm -f "$path.part"; complain "$shown/$path: $why"; return 3; }
-    mv "$path.part" "$path"
+    mv "$path.part" "$path" || return 1
     record_sum "$found" "$path"
     echo "$shown/$path from $4"
 }

@@ -435,6 +435,13 @@ END
     sed -i 's/labels.lst/few.lst/' "$root/sets"
     expect 3 'cannot be unpacked' fetch
     [ ! -e "$dir/got/pair.jsonl" ] || note 'a wrong file got its name'
+    sed -i 's/few.lst/labels.lst/' "$root/sets"
+    mkdir "$dir/bin"
+    printf '#!/bin/sh\ncase $* in *pair.jsonl) echo "mv: no" >&2; exit 1 ;; esac\nexec %s "$@"\n' "$(command -v mv)" \
+        >"$dir/bin/mv"
+    chmod +x "$dir/bin/mv"
+    PATH="$dir/bin:$PATH" expect 1 'mv: no' fetch
+    [ -e "$dir/got/pair.zip" ] || note 'the archive is gone, and its part is not there'
 }
 wget_does_it_too() {
     serves || return
