@@ -13,6 +13,7 @@ browser=$(command -v chromium || command -v chromium-browser || command -v googl
     { echo "error: no chromium: apt-get install chromium" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP # dash that dies of a signal runs no EXIT trap
 mkdir "$work/laptop" "$work/laptop/data"
 
 # The first indented block of the section: README's commands, without `make`.

@@ -16,6 +16,7 @@ export OMPI_MCA_mpi_yield_when_idle=1 # a process that waits leaves its core to 
 make -s train_gpt2 prepare >/dev/null || exit 1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT TERM HUP # dash that dies of a signal runs no EXIT trap
 tokenizer=${tokenizer:-gpt2}
 ./prepare --stories 400000 --tokenizer "$tokenizer" --out "$folder/stories" >/dev/null 2>&1 ||
     { echo "error: cannot make a corpus" >&2; exit 1; }
