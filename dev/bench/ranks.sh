@@ -3,10 +3,39 @@
 # of their times (above 1: the two processes are faster). GPT-2 124M with 64 tokens in a sequence and 32,768 in a step,
 # unless options of the trainer say otherwise. Takes minutes on two cores, which nothing else should use meanwhile.
 # usage: sh dev/bench/ranks.sh [--rounds N] [--steps N] [--json FILE] [OPTIONS OF THE TRAINER]
-set -u
+set -uf # -f: the programs expand the patterns
 CDPATH='' cd "$(dirname "$0")/../.."
-rounds=3 steps=2
-. dev/bench/common.sh
+command -v mpirun >/dev/null || { echo "error: no mpirun: install openmpi-bin and libopenmpi-dev" >&2; exit 1; }
+rounds=3 steps=2 json=''
+while [ $# -gt 0 ]; do
+    case $1 in
+    --rounds) rounds=$2 ;;
+    --steps) steps=$2 ;;
+    --json) json=$2 ;;
+    *) break ;;
+    esac
+    shift 2
+done
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_mpi_yield_when_idle=1 # a process that waits leaves its core to others
+make -s train_gpt2 prepare >/dev/null || exit 1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT TERM HUP # dash that dies of a signal runs no EXIT trap
+./prepare --stories 400000 --out "$folder/stories" >/dev/null 2>&1 ||
+    { echo "error: cannot make a corpus" >&2; exit 1; }
+
+median() {
+    sort -n | awk '{ x[NR] = $1 } END { if (NR) print NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2 }'
+}
+
+# step_ms COMMAND...: milliseconds of each of its steps but the first
+step_ms() {
+    rm -rf "$folder/run"
+    "$@" --out "$folder/run" --train_data "$folder/stories_train_*.bin" --val_every 0 --sample_every 0 --save_every 0 \
+        >/dev/null 2>"$folder/err" || { cat "$folder/err" >&2; exit 1; }
+    sed -n 's/.*"kind":"train".*"ms":\([^,]*\),.*/\1/p' "$folder/run/metrics.jsonl" | sed 1d
+}
 
 run="./train_gpt2 --model gpt2 --seq_len 64 --batch_size 4 --total_batch_size 32768 --max_steps $((steps + 1))"
 for round in $(seq "$rounds"); do
@@ -26,7 +55,7 @@ echo "median: $two ms, $one ms, ratio $ratio"
   "kind": "ranks",
   "command": "sh dev/bench/ranks.sh --rounds $rounds --steps $steps $*",
   "date": "$(date -u +%FT%TZ)",
-  "device": "$processor",
+  "device": "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)",
   "trainer": "$run $*",
   "rounds": $rounds,
   "two_processes_ms": $two,
