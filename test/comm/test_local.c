@@ -4,10 +4,12 @@
 #include "llmc/comm/socket.h"
 #include "test/test.h"
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 
 static const char* test_program;
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1}; // that ranks take
 static volatile sig_atomic_t asked;
 static void on_signal(int signal_number) { asked = signal_number; }
 
@@ -25,8 +27,7 @@ static int as_rank(const char* what) {
     Error err;
     if (!launch_detect(&l, &err)) { usage_error("%s", err.text); }
     setvbuf(stdout, NULL, _IOLBF, 0);
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) { signal(signals[i], on_signal); }
     if (!strcmp(what, "meet")) {
         int ranks[16];
         Connection* c = connection_open(&l, 20, 20, &err);
@@ -35,8 +36,8 @@ static int as_rank(const char* what) {
         for (int i = 0; i < l.size; i++) { if (ranks[i] != i) { return 9; } }
         char name[16] = ""; // of the process
         prctl(PR_GET_NAME, name);
-        printf("rank %d of %d, local %d, %s, %s, input %s\n", l.rank, l.size, l.local_rank, l.launcher, name,
-               getchar() == EOF ? "empty" : "not empty");
+        printf("rank %d of %d, local %d, %s, %s, input %s, threads %s\n", l.rank, l.size, l.local_rank, l.launcher,
+               name, getchar() == EOF ? "empty" : "not empty", getenv("OMP_NUM_THREADS"));
         connection_close(c);
         return 0;
     }
@@ -47,6 +48,7 @@ static int as_rank(const char* what) {
     }
     printf("rank %d runs\n", l.rank);
     if (!strcmp(what, "fail") && l.rank == 1) { return 7; }
+    if (!strcmp(what, "fail first") && l.rank == 0) { return 6; }
     if (!strcmp(what, "crash") && l.rank == 2) { raise(SIGKILL); }
     wait_until_asked(strcmp(what, "crash"));
     return strcmp(what, "fail") ? 0 : 5;
@@ -116,16 +118,25 @@ static int finish(Command* c) {
         if (count((c).text, words) != (times)) { TEST_FAIL("not %d times \"%s\": %s", times, words, (c).text); }  \
     } while (0)
 
+// The ranks share the processors, unless the user says how many threads each has.
 TEST(ranks_meet_and_end) {
     Command c;
-    char words[96];
-    start(&c, 4, "meet", 1);
-    EXPECT(finish(&c) == 0);
-    for (int i = 0; i < 4; i++) {
-        snprintf(words, sizeof words, "rank %d of 4, local %d, --gpus, test_local, input empty\n", i, i);
-        EXPECT_SAID(c, words, 1);
+    cpu_set_t processors;
+    char words[128], threads[16];
+    EXPECT(sched_getaffinity(0, sizeof processors, &processors) == 0);
+    for (int given = 0; given < 2; given++) {
+        snprintf(threads, sizeof threads, "%d", given ? 7 : max_int(1, CPU_COUNT(&processors) / 2));
+        if (given) { setenv("OMP_NUM_THREADS", threads, 1); }
+        else { unsetenv("OMP_NUM_THREADS"); }
+        start(&c, 2, "meet", 1);
+        EXPECT(finish(&c) == 0);
+        for (int i = 0; i < 2; i++) {
+            snprintf(words, sizeof words, "rank %d of 2, local %d, --gpus, test_local, input empty, threads %s\n", i, i,
+                     threads);
+            EXPECT_SAID(c, words, 1);
+        }
+        EXPECT_SAID(c, "error", 0);
     }
-    EXPECT_SAID(c, "error", 0);
 }
 
 TEST(two_commands_do_not_meet_each_other) {
@@ -147,6 +158,13 @@ TEST(a_failed_rank_ends_the_others_politely) {
     EXPECT_SAID(c, "error: ", 1);
 }
 
+// It reports what all ranks fail for: they get no time for messages of their own.
+TEST(a_failed_rank_0_ends_the_others_at_once) {
+    Command c;
+    start(&c, 3, "fail first", 30);
+    EXPECT(finish(&c) == 6); // within 10 s
+}
+
 // As after `2>&1 | tee log` and Ctrl-C.
 TEST(a_message_that_nobody_reads_ends_nothing) {
     Command c;
@@ -166,8 +184,7 @@ TEST(those_that_do_not_listen_are_killed) {
 }
 
 TEST(signals_are_passed_on_once) {
-    static const int signals[] = {SIGINT, SIGTERM};
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         Command c;
         char words[32];
         start(&c, 3, "wait", 5);
