@@ -47,7 +47,7 @@ check_gpus() {
     here=$(timeout -k 1 60 nvidia-smi -L 2>/dev/null | grep -c '^GPU ') || true
     [ "$here" -gt 0 ] || die "no NVIDIA GPU here: nvidia-smi -L lists none; is the driver loaded?"
     sh scripts/gpu_health.sh || echo "note: look at these GPUs before a long run (scripts/gpu_health.sh)" >&2
-    [ "$here" -ge "$GPUS" ] || die "GPUS=$GPUS, but this machine has $here: start with: GPUS=$here sh $0"
+    [ "$here" -ge "$GPUS" ] || die "GPUS=$GPUS, but this machine has $here: put GPUS=$here before the same command"
 }
 
 # published_run DATA SHARDS OPTION...: checks that program, data and GPUs exist, and execs the trainer

@@ -86,7 +86,7 @@ END
     done
     expect 1 'no NVIDIA GPU here' $script
     printf '#!/bin/sh\necho "GPU 0: A"\necho "  MIG 1"\necho "GPU 1: A"\n' >"$dir/bin/nvidia-smi"
-    expect 1 'start with: GPUS=2 sh' $script
+    expect 1 'GPUS=8, but this machine has 2: put GPUS=2 before the same command' $script --lr 1
     expect 0 '1 of 99 shards' env GPUS=2 $script --lr 1
     grep -q -- '--gpus 2 .*--preset gpt2:124m .*--lr 1$' "$dir/out" || note "not the command: $(cat "$dir/out")"
     expect 0 '--preset' env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 $script # a rank of a launcher checks nothing
