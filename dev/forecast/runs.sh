@@ -54,7 +54,7 @@ prepare_text() {
 # Trains one run, unless it is there. Muon's best rate hardly depends on the size (dev/learning), so all runs have one.
 run() { # CORPUS SHAPE STEPS SEED
     folder=$work/runs/$1-$(echo "$2" | tr -d =,)-$3-$4
-    [ ! -s "$folder/loss" ] || return 0
+    [ ! -s "$folder/row" ] || return 0
     case $1 in
     stories) shape=$2,T=512,V=1024 tokenizer=$work/stories_tokenizer batch=2 ;;
     text) shape=$2,T=128,V=257 tokenizer=bytes batch=8 ;;
@@ -69,8 +69,8 @@ run() { # CORPUS SHAPE STEPS SEED
         --dtype bf16 --threads 1 --val_every "$3" --val_tokens $val_tokens --sample_every 0 --save_every 0 \
         --out "$folder" >"$folder/out" 2>&1 || exit 1
       times >"$folder/times" ) || { echo "error: $folder: $(tail -n 1 "$folder/out")" >&2; return 1; }
-    sed -n 's/^val loss //p' "$folder/out" | tail -n 1 >"$folder/loss"
-    printf '%s\t%s\t%s\t-\t%s\t%s\n' "$shape" $(($3 * step)) "$(cat "$folder/loss")" "$4" \
+    loss=$(sed -n 's/^val loss //p' "$folder/out" | tail -n 1)
+    printf '%s\t%s\t%s\t-\t%s\t%s\n' "$shape" $(($3 * step)) "$loss" "$4" \
         "$(awk -F '[ms ]+' 'NR == 2 { print 60 * ($1 + $3) + $2 + $4 }' "$folder/times")" >"$folder/row"
     rm -f "$folder/report.html" "$folder/log.txt"
     echo "$(date +%T) $1 $(cat "$folder/row")"
