@@ -506,6 +506,32 @@ TEST(a_silent_visitor_is_dropped_in_time) {
     close(r.listener);
 }
 
+// All places are taken when another one comes.
+TEST(the_visitor_that_is_silent_for_longest_makes_room) {
+    enum { LONGEST = MAX_VISITORS / 2 };
+    Error err;
+    int ends[MAX_VISITORS][2];
+    Rendezvous r = {.missing = 1};
+    const double now = seconds_now();
+    r.listener = endpoint_open(&r.endpoint, "127.0.0.1", &err);
+    EXPECT(r.listener >= 0);
+    for (int i = 0; i < MAX_VISITORS; i++) {
+        EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i]) == 0);
+        r.visitors[i].fd = ends[i][0];
+        r.visitors[i].until = now + (i == LONGEST ? 1000 : 2000);
+    }
+    const int other = tcp_connect("127.0.0.1", r.endpoint.port, now + 10, &err);
+    EXPECT(other >= 0);
+    rendezvous_step(&r, now + 10);
+    for (int i = 0; i < MAX_VISITORS; i++) {
+        EXPECT((r.visitors[i].until < now + 100) == (i == LONGEST));
+        close(r.visitors[i].fd);
+        close(ends[i][1]);
+    }
+    close(other);
+    close(r.listener);
+}
+
 TEST(a_missing_rank_is_named_to_all) {
     begin(1);
     Child zero, two, five;
