@@ -142,10 +142,12 @@ static void sum_body(const Launch* l) {
     comm_all_reduce_host(&comm, x, MANY);
     for (size_t i = 0; i < MANY; i++) { CHECK(x[i] == (double)i * (l->size * (l->size + 1) / 2)); }
     comm_all_reduce_host(&comm, x, 0);
+    CHECK(comm_min_host(&comm, (size_t)(l->size - l->rank)) == 1); // the last rank's
+    CHECK(comm_min_host(&comm, (size_t)l->rank) == 0);
     connection_close(comm.peers);
 }
 
-TEST(sums_of_any_length) {
+TEST(sums_of_any_length_and_the_smallest_number) {
     begin(20);
     for (int size = 2; size <= 3; size++) { run_all(size, sum_body, 0, ""); }
 }
@@ -840,6 +842,19 @@ TEST(frames_come_in_pieces_of_any_size) {
         frame_next(&r);
     }
     free(frame);
+}
+
+// It could take over the terminal.
+TEST(text_of_another_process_is_made_printable) {
+    char to[8];
+    printable_text(to, sizeof to, "a\033[2J\x80\n", 7);
+    EXPECT(!strcmp(to, "a?[2J??"));
+    printable_text(to, sizeof to, "too long", 8);
+    EXPECT(!strcmp(to, "too lon"));
+    printable_text(to, sizeof to, "not all of it", 3);
+    EXPECT(!strcmp(to, "not"));
+    printable_text(to, sizeof to, "up to\0 a 0", 10);
+    EXPECT(!strcmp(to, "up to"));
 }
 
 TEST(frames_that_cannot_be_are_refused_before_memory_is_taken) {
