@@ -103,6 +103,18 @@ muon_on_ranks_trains_as_one_process_does() {
     same "$dir/odd" "$dir/odd-3"
 }
 
+# A layer's gradients, and the largest matrices, are more than the 2^22 elements that are added up at once.
+large_ranges_are_added_up_in_pieces() {
+    large="$run $data $quiet --model L=1,H=6,C=1032,T=8,V=257 --seq_len 8 --total_batch_size 32 --batch_size 2 \
+        --max_steps 1 --save_every 1"
+    for way in adamw:0 muon:1; do # optimizer:zero
+        must "$train" $large --optimizer ${way%:*} --out "$dir/one"
+        must ranks 2 "$train" $large --optimizer ${way%:*} --zero ${way#*:} --out "$dir/two"
+        same "$dir/one" "$dir/two"
+        rm -r "$dir/one" "$dir/two"
+    done
+}
+
 # Counts MPI's collectives. A layer's gradients are one all-reduce, in the last of four micro-batches. "numbers" are the
 # losses of each step and validation.
 gradients_are_added_up_once_a_step() {
