@@ -3,7 +3,7 @@
 # end, the failures again. The last line is `N passed, N failed, N skipped`. Installs missing packages (setup.sh).
 # usage: sh scripts/test.sh [quick|long|GROUP...]
 #   (nothing)   all groups: 8 to 14 minutes on two cores
-#   quick       the test programs and one small run on each backend: 90 s
+#   quick       the test programs, a small run on each backend, how a user begins (scripts): 90 s
 #   long        all groups, each at full length: hours
 #   GROUP...    some groups; an unknown name prints their names
 # Logs are kept in build/log/GROUP.
