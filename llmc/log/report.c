@@ -216,7 +216,8 @@ static void report_name_runs(Report* r) {
 }
 
 // Adds a series for the script, [[step, value], ...]. A long one is thinned to the lowest and the highest point of each
-// of 500 parts, and the last point: the line looks as if all points were drawn.
+// of 500 parts, and the last point: the line looks as if all points were drawn. Values have the digits of
+// metrics.jsonl, since the script rounds them: rounded twice, one could differ from that of a tile.
 static void page_series(FILE* page, const char* name, const Series* s) {
     enum { MOST_PARTS = 500 };
     const size_t parts = min_size(MOST_PARTS, s->count);
@@ -230,7 +231,7 @@ static void page_series(FILE* page, const char* name, const Series* s) {
         }
         for (size_t i = begin; i < end; i++) {
             if (i != low && i != high && i + 1 != s->count) { continue; }
-            fprintf(page, "%s[%.9g,%.6g]", comma, s->at[i].x, s->at[i].y);
+            fprintf(page, "%s[%.9g,%.9g]", comma, s->at[i].x, s->at[i].y);
             comma = ",";
         }
     }

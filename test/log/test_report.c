@@ -166,12 +166,12 @@ TEST(checker) {
 
 TEST(one_run) {
     Error err;
-    char* folder = make_curve("one <&\"run\"> \xc3\xa9", 400, 3.2722, 64);
+    char* folder = make_curve("one <&\"run\"> \xc3\xa9", 400, 3.272251, 64);
     char* text = report_on(&folder, 1, &err);
     EXPECT(text && well_formed(text));
     if (!text) { printf("%s\n", err.text); return; }
     EXPECT_ALL(text, "<h1>one &#60;&#38;&#34;run&#34;&#62; \xc3\xa9</h1>", "H100 &#60;8&#62;", "2026-03-01 12:30",
-               "train_gpt2cu", "124M parameters", "<span>Best val loss</span><b>3.2722</b>",
+               "train_gpt2cu", "124M parameters", "<span>Best val loss</span><b>3.2723</b>",
                "<span>Smoothed train loss</span>",
                "<span>Steps</span><b>400</b>", "<span>Tokens</span><b>400k</b>",
                "<span>Training time</span><b>1:40</b>", "<span>Tokens/s</span><b>4.00k</b>",
@@ -179,7 +179,7 @@ TEST(one_run) {
     EXPECT_ALL(text, "first &#60;b&#62; &#38; &#34;x&#34; \xef\xbf\xbd \xe2\x82\xac</pre>", "the last</pre>",
                "floor: 1.4375", "<dt>batch_size</dt><dd>64</dd>", "<dt>model.L</dt><dd>12</dd>", "run/step_1",
                "loss z-score 6.50", "grad is not finite", "overflow with a loss scale of 65536", "\nloss: [[1,1",
-               "\nval: [[0,1", ",[400,3.2722]],\n", "\ntokens: [[1,1000],[2,2000],");
+               "\nval: [[0,1", ",[400,3.272251]],\n", "\ntokens: [[1,1000],[2,2000],");
     EXPECT(!strstr(text, "class=\"differs\""));
     EXPECT_IN_ORDER(text, "<h3>Other than the defaults</h3>", "<dt>lr</dt><dd>0.0006</dd>", "<dt>batch_size</dt>",
                     "<h3>Defaults, model and machine</h3>", "<dt>beta1</dt>", "<dt>model.L</dt>");
