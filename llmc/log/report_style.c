@@ -69,7 +69,7 @@ const char REPORT_STYLE[] =
     "thead th { border-top: 0; color: var(--soft); font-weight: 500; font-size: 12px }\n"
     "tbody th { font-weight: 500 }\n"
     ".runs th:not(:first-child), .runs td { padding: 4px 6px; text-align: right; white-space: nowrap }\n"
-    ".runs tbody th { max-width: 40vw; overflow-wrap: anywhere }\n"
+    ".runs tbody th { min-width: 7em; max-width: 40vw; overflow-wrap: anywhere }\n"
     ".runs tbody th, .options tbody th { position: sticky; left: 0; background: var(--card) }\n" // when it scrolls
     ".options tbody th { color: var(--soft); white-space: nowrap }\n"
     ".options .differs, .options .differs th { background: var(--mark) }\n"
