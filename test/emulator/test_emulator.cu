@@ -486,7 +486,6 @@ static void clock_of_events() {
     EXPECT(other > 0 && other < 0.01f);
 }
 
-// x = (x + 1) * y on two streams, captured, and replayed with other y.
 // With EMU_NOISE the same work takes different times, and now and then the same.
 static void noisy_events() {
     cudaEvent_t e[40];
@@ -534,6 +533,7 @@ static cudaGraphExec_t graph_of_two_streams(Array<float>& a, cudaStream_t* s, Wa
     return exec;
 }
 
+// x = (x + 1) * y on two streams, captured, and replayed with other y.
 static void graphs() {
     Array<float> a(2);
     cudaStream_t s;
