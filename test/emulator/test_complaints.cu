@@ -187,6 +187,13 @@ static void write_after_read() { write_after_read_kernel<<<1, 64>>>(device_float
 __global__ void blocks_kernel(float* out, int each) { out[each ? blockIdx.x : 0] = 1; }
 template <int each> static void blocks() { blocks_kernel<<<4, 1>>>(device_floats(4), each); }
 
+// Each block writes an element that the block before has read, after it has read it too.
+__global__ void neighbours_kernel(float* x) {
+    const float sum = x[blockIdx.x] + x[blockIdx.x + 1];
+    x[blockIdx.x] = sum;
+}
+static void neighbours() { neighbours_kernel<<<4, 1>>>(device_floats(5)); }
+
 __global__ void atomics_kernel(unsigned* out) { atomicMax(out, threadIdx.x); }
 static void atomics() {
     unsigned* most = (unsigned*)device_floats(1);
@@ -244,6 +251,8 @@ static const Case CASES[] = {
     {"race: syncwarp between warps", exchange<32, SYNCWARP>, nullptr, "nothing orders them", CHECK},
     {"race: write after read", write_after_read, nullptr, "read it", CHECK},
     {"race: blocks", blocks<0>, nullptr, "byte 0 of 16 device bytes", CHECK},
+    {"race: a block writes what an earlier one read", neighbours, nullptr, "block 0 read it", CHECK},
+    {"race: the same in reverse order", neighbours, "EMU_ORDER=1", "nothing orders them", CHECK},
     {"no race: syncwarp within a warp", exchange<0, SYNCWARP>, nullptr, nullptr, EVERY},
     {"no race: barrier", exchange<32, SYNCTHREADS>, nullptr, nullptr, EVERY},
     {"no race: blocks apart", blocks<1>, nullptr, nullptr, EVERY},

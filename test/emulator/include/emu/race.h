@@ -2,12 +2,14 @@
 // dynamic shared memory.
 //
 // It reports a race of two threads of a launch that access the same two bytes, at least one of them writing, if nothing
-// between orders the accesses. hooks.h reports each access; of every two bytes the last write and the last read
-// are kept. Their order follows from stamps of one clock, which each launch, block, barrier and __syncwarp advances.
+// between orders the accesses. hooks.h reports each access; of every two bytes the last write and the last read are
+// kept, but a read of device memory by an earlier block stays, since a write by any later one is a race. Their order
+// follows from stamps of one clock, which each launch, block, barrier and __syncwarp advances.
 //
 // Accesses are ordered by the end of a launch, by __syncthreads within a block, and by __syncwarp within a warp (not by
-// shuffles: CUDA C++ Programming Guide, "Warp Shuffle Functions"). Races of atomics are not found. Reported although it
-// may be right: access to neighbouring single bytes, and to data that atomics order between blocks.
+// shuffles: CUDA C++ Programming Guide, "Warp Shuffle Functions"). Not found: races of atomics, and of lanes that are
+// not in the mask of a __syncwarp, which counts for the whole warp. Reported although it may be right: access to
+// neighbouring single bytes, and to data that atomics order between blocks.
 #pragma once
 #include "audit.h"
 #include "places.h"
@@ -116,9 +118,12 @@ inline void race_launch_end() {
 // ---------------------------------------------------------------------------------------------------------------------
 // accesses
 
+EMU_UNSEEN inline bool is_of_earlier_block(const Access& a) { // of this launch
+    return a.stamp >= race_clock.launch && a.stamp < race_clock.block;
+}
+
 EMU_UNSEEN inline bool is_ordered(const Access& before, const Access& now, bool device) {
-    if (before.stamp < race_clock.launch) { return true; }
-    if (before.stamp < race_clock.block) { return !device; } // every block has its own shared memory
+    if (is_of_earlier_block(before)) { return !device; } // every block has its own shared memory
     if (before.stamp < race_clock.epoch) { return true; }
     if (before.many == WARPS || before.thread / 32 != now.thread / 32) { return false; }
     return before.stamp != now.stamp || (before.thread == now.thread && before.many == ONE);
@@ -164,7 +169,7 @@ EMU_UNSEEN inline bool race_cells(const void* p, size_t n, bool device, bool wri
             }
             cell->write = now;
             cell->write_pc = pc;
-        } else {
+        } else if (!device || !is_of_earlier_block(cell->read)) {
             const Readers many = cell->read == now ? ONE : readers(cell->read, now);
             cell->read = now;
             cell->read.many = many;
