@@ -27,7 +27,8 @@ static Ladder example_ladder(Config* config) {
         r->tokens_per_second = 100 * (i + 1);
         r->flops = 1e9 * (i + 1);
         r->peak_flops = 8e9;
-        r->peak_bytes = r->plan_bytes = (size_t)1 << 30;
+        r->plan_bytes = (size_t)1 << 30;
+        r->peak_bytes = r->plan_bytes << i;
         r->loss = 5.0 + i;
     }
     snprintf(l.result[2].why_not, sizeof l.result[2].why_not, "does not fit into memory");
@@ -75,6 +76,9 @@ TEST(threads_and_graphs_must_not_change_the_loss_at_all) {
     EXPECT(rung_tolerance(&a, &b, true) == 0);
     EXPECT(rung_tolerance(&a, &b, false) == loss_tolerance(dtype_fp32, dtype_fp32)); // they were chosen differently
     b.fused = 1;
+    EXPECT(rung_tolerance(&a, &b, true) == loss_tolerance(dtype_fp32, dtype_fp32));
+    b = a;
+    b.pad_vocab = 1;
     EXPECT(rung_tolerance(&a, &b, true) == loss_tolerance(dtype_fp32, dtype_fp32));
     b.dtype = dtype_bf16;
     EXPECT(rung_tolerance(&a, &b, true) == loss_tolerance(dtype_fp32, dtype_bf16));
@@ -176,12 +180,14 @@ TEST(the_ladder_is_written_as_json_and_as_a_picture) {
     EXPECT(json_array_size(rungs) == 3 && !strcmp(record_text(record, "device"), l.device));
     EXPECT(json_is_true(json_object_get(json_array_get(rungs, 0), "ok")));
     EXPECT_NEAR(json_real_value(json_object_get(json_array_get(rungs, 0), "mfu")), 0.125, 1e-15);
+    EXPECT_NEAR(json_real_value(json_object_get(json_array_get(rungs, 0), "peak_gflop_s")), 8, 1e-12);
     EXPECT(json_is_false(json_object_get(json_array_get(rungs, 1), "ok")));
     EXPECT(json_is_null(json_object_get(json_array_get(rungs, 1), "loss")));
     EXPECT(json_is_false(json_object_get(json_array_get(rungs, 2), "ran")));
     char* text = read_file(picture, NULL, &err);
     EXPECT(text && strstr(text, "a &#60;processor&#62; &#38; more") && strstr(text, "wrong loss"));
     EXPECT(text && strstr(text, "does not fit into memory") && strstr(text, "</svg>"));
+    EXPECT(text && strstr(text, "class=\"memory\" x=\"860\" y=\"50\" width=\"85.0\"")); // half of the longest
     free(text);
     json_decref(record);
 }
@@ -221,24 +227,53 @@ static double point_y(const char* svg, int i) {
     return svg ? strtod(strstr(svg, "cy=\"") + 4, NULL) : (double)NAN;
 }
 
+static char* drawn(const Roofline* r) {
+    char* svg;
+    size_t size;
+    FILE* f = open_text_stream(&svg, &size, "a picture");
+    draw_roofline(f, r);
+    close_text_stream(f, "a picture");
+    return svg;
+}
+
+// The measured roof in the picture: where its slope begins, and the ridge.
+typedef struct {
+    double x, y, ridge_x, ridge_y;
+} Roof;
+
+static Roof roof_of(const char* svg) {
+    Roof r;
+    const char* path = strstr(svg, "class=\"roof\" d=\"M");
+    EXPECT(path && sscanf(strchr(path, 'M'), "M%lf %lfL%lf %lfH", &r.x, &r.y, &r.ridge_x, &r.ridge_y) == 4);
+    return r;
+}
+
+enum { LEFT_EDGE = 66, LOWER_EDGE = 430 }; // of the plot
+
 TEST(points_lie_where_their_numbers_say) {
     RooflinePoint point[4] = {{"at the ridge", "", 4, 4e9, 1, 1, true},
                               {"at half the peak", "", 100, 2e9, 1, 0.5, false},
                               {"at a tenth of it", "", 100, 4e8, 1, 0.1, false},
                               {"far below", "", 1, 1, 1, 1e-9, true}};
-    char* svg;
-    size_t size;
-    FILE* f = open_text_stream(&svg, &size, "a picture");
-    draw_roofline(f, &(Roofline){"<a machine>", "in a test", 1e9, 4e9, 2e9, 5e9, point, 4});
-    close_text_stream(f, "a picture");
-    const char* roof = strstr(svg, "class=\"roof\" d=\"M");
-    double ridge_y = 0;
-    EXPECT(roof && sscanf(strchr(roof, 'L'), "L%*f %lfH", &ridge_y) == 1);
+    char* svg = drawn(&(Roofline){"<a machine>", "in a test", 1e9, 4e9, 2e9, 5e9, point, 4});
+    const Roof roof = roof_of(svg);
     const double decade = point_y(svg, 2) - point_y(svg, 0);
-    EXPECT_NEAR(point_y(svg, 0), ridge_y, 0.1);
-    EXPECT_NEAR(point_y(svg, 1) - ridge_y, decade * log10(2), 0.2);
-    EXPECT_NEAR(point_y(svg, 3), 430, 0.1); // the lower edge of the plot
+    EXPECT_NEAR(point_y(svg, 0), roof.ridge_y, 0.1);
+    EXPECT_NEAR(point_y(svg, 1) - roof.ridge_y, decade * log10(2), 0.2);
+    EXPECT_NEAR(point_y(svg, 3), LOWER_EDGE, 0.1);
+    EXPECT_NEAR(roof.x, LEFT_EDGE, 0.1); // at 1 FLOP for each byte, a fourth of the peak
+    EXPECT_NEAR(roof.y - roof.ridge_y, decade * log10(4), 0.2);
     EXPECT(strstr(svg, "by data sheet") && strstr(svg, "&#60;a machine&#62;") && strstr(svg, "<title>far below "));
+    free(svg);
+}
+
+// The axes begin at 1 FLOP for each byte and at 1 GFLOP/s, twice what memory allows there; they end at 100 and 8.
+TEST(a_roof_that_enters_from_below_keeps_its_slope) {
+    RooflinePoint point = {"a matmul", "", 100, 3e9, 1, 0.75, false};
+    char* svg = drawn(&(Roofline){"a machine", "in a test", 0.5e9, 4e9, 0, 0, &point, 1});
+    const Roof roof = roof_of(svg);
+    EXPECT_NEAR(roof.y, LOWER_EDGE, 0.1);
+    EXPECT_NEAR((roof.x - LEFT_EDGE) / (roof.ridge_x - LEFT_EDGE), log10(2) / log10(8), 1e-3);
     free(svg);
 }
 
