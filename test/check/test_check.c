@@ -42,6 +42,26 @@ TEST(a_layer_that_is_not_finite_is_not_hidden_by_the_next) {
     EXPECT(isnan(compare_layers(got, want, NULL, &t).error));
 }
 
+// Weights of 100 that have moved by 1: errors are those of the change. All are of the layer with the largest error, but
+// `rest`, which is the largest of any layer: here of the other one.
+TEST(changes_are_compared_from_where_they_began) {
+    const Tensor t = {.name = "w", .rows = 1, .used_rows = 1, .cols = 4, .layers = 2, .stride = TENSOR_ALIGN};
+    float from[2 * TENSOR_ALIGN], want[2 * TENSOR_ALIGN], got[2 * TENSOR_ALIGN];
+    for (int i = 0; i < 2 * TENSOR_ALIGN; i++) { from[i] = 100, got[i] = want[i] = 101; }
+    for (int i = 0; i < 4; i++) { got[tensor_at(&t, 0) + (size_t)i] = 101.5f; }
+    got[tensor_at(&t, 1) + 2] = 99; // turned around
+    const Difference change = compare_layers(got, want, from, &t), whole = compare_layers(got, want, NULL, &t);
+    EXPECT_NEAR(change.error, 1, 1e-6);
+    EXPECT_NEAR(change.rest, sqrt(3) / 4, 1e-6);
+    EXPECT(whole.error < 0.02);
+}
+
+TEST(one_element_that_turned_around_counts_only_where_weights_are_exact) {
+    const Difference d = {.error = 0.5, .rest = 0.01};
+    EXPECT(change_error(bounds_of(dtype_fp32), &d) == d.error && change_error(bounds_of(dtype_tf32), &d) == d.error);
+    EXPECT(change_error(bounds_of(dtype_bf16), &d) == d.rest && change_error(bounds_of(dtype_fp8), &d) == d.rest);
+}
+
 TEST(non_finite_numbers_are_within_no_bound) {
     const double bad[3] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
     for (int i = 0; i < 3; i++) {
@@ -76,6 +96,7 @@ TEST(bounds_follow_the_type_and_what_the_operation_does) {
     EXPECT(op_bound(bf16, &wide, "matmul_gelu_backward", ELEM_FLOAT) == bf16->matmul);
     EXPECT(op_bound(bf16, &wide, "attention_forward", ELEM_STORED) == bf16->rounded);
     EXPECT(op_bound(bf16, &wide, "classifier_loss", ELEM_FLOAT) == bf16->logits);
+    EXPECT(op_bound(bf16, &wide, "muon_update", ELEM_STORED) == bf16->muon);
     const Bounds* fp16 = bounds_of(dtype_fp16); // has three bits more
     EXPECT(fp16->rounded == bf16->rounded / 8 && fp16->stored == bf16->stored / 8 && fp16->loss == bf16->loss / 8);
     EXPECT_DEATH(EXIT_RUNTIME, "no bounds for --dtype auto", bounds_of(dtype_auto));
