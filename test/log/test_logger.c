@@ -201,6 +201,9 @@ TEST(records) {
         r = step_record(3);
         r.norm = INFINITY;
         r.loss_scale = 65536;
+        r.embedding_lr = 0.25;
+        r.matrix_lr = 0.5;
+        r.momentum = 0.75;
         logger_step(&l, &r);
         dup2(errors, STDERR_FILENO);
         close(errors);
@@ -227,7 +230,8 @@ TEST(records) {
     EXPECT(strstr(text, "{\"kind\":\"save\",\"step\":1,\"path\":\"run/step_00000001\"}\n"));
     EXPECT(strstr(text, "{\"kind\":\"skip\",\"step\":2,\"what\":\"grad\",\"z\":6.5}\n"));
     EXPECT(strstr(text, "{\"kind\":\"skip\",\"step\":3,\"what\":\"overflow\",\"loss_scale\":65536.0}\n"));
-    EXPECT(strstr(text, "\"norm\":null,") && strstr(text, "\"norm_z\":null,\"loss_scale\":65536.0}\n"));
+    EXPECT(strstr(text, "\"norm\":null,") && strstr(text, "\"norm_z\":null,\"loss_scale\":65536.0,"
+                                                      "\"embedding_lr\":0.25,\"matrix_lr\":0.5,\"momentum\":0.75}\n"));
     EXPECT(strstr(text, "{\"kind\":\"eval\",\"step\":1,\"name\":\"HellaSwag\",\"rules\":\"some\",\"correct\":1,"
                         "\"total\":4,\"accuracy\":0.25}\n"));
     free(text);
@@ -355,14 +359,38 @@ TEST(the_reason_of_the_end_is_the_last_record) {
     free(metrics);
 }
 
-TEST(logs_that_were_removed_are_missed) {
+// An error is the last thing that is said.
+TEST(a_run_that_ends_with_an_error_tells_no_mean_time) {
+    static const char* const reasons[] = {"finished", "error"};
+    for (int i = 0; i < 2; i++) {
+        Logger l;
+        Error err;
+        char* text;
+        LoggerOptions o = options_for(test_path("mean_time"), -1);
+        CAPTURE(text, {
+            EXPECT(logger_open(&l, &o, &err));
+            for (int step = 1; step <= 2; step++) {
+                const StepRecord r = step_record(step);
+                logger_step(&l, &r);
+            }
+            logger_end(&l, 2, reasons[i], "");
+            EXPECT(logger_close(&l, &err));
+        });
+        EXPECT(text && (strstr(text, "total average iteration time: 262.144000 ms\n") != NULL) == (i == 0));
+        free(text);
+    }
+}
+
+TEST(logs_that_were_removed_or_replaced_are_missed) {
     static const char* const names[] = {"gone/metrics.jsonl", "gone/log.txt"};
     Logger l;
     Error err;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 4; i++) {
+        const char* path = test_path(names[i % 2]);
         LoggerOptions o = options_for(test_path("gone"), -1);
-        EXPECT(logger_open(&l, &o, &err) && remove(test_path(names[i])) == 0);
-        EXPECT(!logger_close(&l, &err) && strstr(err.text, names[i]) && strstr(err.text, "removed or replaced"));
+        EXPECT(logger_open(&l, &o, &err) && remove(path) == 0);
+        EXPECT(i < 2 || write_file_atomically(path, "another\n", 8, &err));
+        EXPECT(!logger_close(&l, &err) && strstr(err.text, path) && strstr(err.text, "removed or replaced"));
     }
 }
 
@@ -602,7 +630,8 @@ TEST(ranks_are_compared) {
         const int errors = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY);
         dup2(null, STDERR_FILENO);
         logger_ranks(&l, 100, (const double[]){0.25, 0.3, 0.2, 0.1}, 4);
-        logger_ranks(&l, 200, (const double[]){0.25, 0.26, 0.2}, 3);
+        logger_ranks(&l, 200, (const double[]){0.25, 0.27, 0.2}, 3);
+        logger_ranks(&l, 300, (const double[]){0.28, 0.25, 0.2}, 3);
         dup2(errors, STDERR_FILENO);
         close(errors);
         close(null);
@@ -611,11 +640,14 @@ TEST(ranks_are_compared) {
     free(ignored);
     text = read_file(test_path("ranks/metrics.jsonl"), NULL, &err);
     EXPECT(text && !strcmp(text, "{\"kind\":\"ranks\",\"step\":100,\"slowest\":1,\"ms\":300.0,\"slowdown\":1.5}\n"
-                                 "{\"kind\":\"ranks\",\"step\":200,\"slowest\":1,\"ms\":260.0,\"slowdown\":1.04}\n"));
+                                 "{\"kind\":\"ranks\",\"step\":200,\"slowest\":1,\"ms\":270.0,\"slowdown\":1.08}\n"
+                                 "{\"kind\":\"ranks\",\"step\":300,\"slowest\":0,\"ms\":280.0,\"slowdown\":1.12}\n"));
     free(text);
     text = read_file(test_path("ranks/log.txt"), NULL, &err); // the second one is not worth a notice
     EXPECT(text && !strcmp(text, "step 100: rank 1 is the slowest: it computed for 300.00 ms, "
-                                 "1.50 times the median\n"));
+                                 "1.50 times the median\n"
+                                 "step 300: rank 0 is the slowest: it computed for 280.00 ms, "
+                                 "1.12 times the median\n"));
     free(text);
 }
 

@@ -290,6 +290,26 @@ TEST(the_last_record_of_a_step_counts) {
     run_free(&run);
 }
 
+// Squares, whose mean over r steps in both directions is r (r + 1) / 3 more than the middle one: of 200 steps r is
+// 4, but at most a fourth of the steps before; at the end the steps that are missing are left out.
+TEST(losses_are_smoothed_over_a_part_of_the_run) {
+    enum { STEPS = 200 };
+    Error err;
+    Run run;
+    char* metrics = NULL;
+    for (int s = 1; s <= STEPS; s++) {
+        append_format(&metrics, "{\"kind\":\"train\",\"step\":%d,\"loss\":%d}\n", s, s * s);
+    }
+    EXPECT(run_read(&run, make_run("squares", metrics), &err) && run.series[RUN_SMOOTH].count == STEPS);
+    const Point* smooth = run.series[RUN_SMOOTH].at;
+    EXPECT(smooth[1].x == 2 && smooth[1].y == 4);
+    EXPECT_NEAR(smooth[8].y, 81 + 2, 1e-9);
+    EXPECT_NEAR(smooth[100].y, 10201 + 20.0 / 3, 1e-9);
+    EXPECT_NEAR(smooth[STEPS - 1].y, 39206, 1e-9); // of the last five
+    run_free(&run);
+    free(metrics);
+}
+
 // A page is written, whatever is missing or strange.
 TEST(strange_runs) {
     static const char* const metrics[] = {
