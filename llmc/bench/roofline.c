@@ -8,8 +8,10 @@ static const char ROOFLINE_STYLE[] =
     ".bench .paper { stroke: var(--soft); stroke-dasharray: 5 4; fill: none }\n"
     ".bench .by-arithmetic { fill: var(--speed) }\n"
     ".bench .by-memory { fill: var(--wrong) }\n"
-    ".bench circle { stroke: #fff; stroke-width: .7 }\n"
-    ".bench .mark { text-anchor: middle; fill: #fff; font-size: 10px }\n"
+    ".bench { --mark: #fff }\n"
+    "@media (prefers-color-scheme: dark) { .bench { --mark: #14171c } }\n" // the dots are light then
+    ".bench circle { stroke: var(--mark); stroke-width: .7 }\n"
+    ".bench .mark { text-anchor: middle; fill: var(--mark); font-size: 10px }\n"
     ".bench .op { fill: var(--ink) }\n";
 
 // Edges of the plot, and of the list below it: there, text keeps three quarters of its size on a screen of 400 pixels.
