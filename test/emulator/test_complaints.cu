@@ -184,6 +184,31 @@ __global__ void write_after_read_kernel(float* out) {
 }
 static void write_after_read() { write_after_read_kernel<<<1, 64>>>(device_floats(64)); }
 
+__device__ void begin_copy(float* to, const float* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\ncp.async.commit_group;"
+                 : : "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(4) : "memory");
+}
+
+// Each thread copies an element and waits for its own copy, which another thread then reads. A barrier between the two
+// orders the beginnings of the copies, not their ends.
+enum Missing { NONE, BEFORE, BEHIND };
+__global__ void copies_kernel(float* out, const float* in, Missing barrier) {
+    __shared__ float s[64];
+    const int i = threadIdx.x;
+    s[i] = 0;
+    __syncthreads();
+    out[i] = s[63 - i];
+    if (barrier != BEFORE) { __syncthreads(); }
+    begin_copy(s + i, in + i);
+    __syncthreads();
+    asm volatile("cp.async.wait_group 0;" : : : "memory");
+    if (barrier != BEHIND) { __syncthreads(); }
+    if (barrier != BEFORE) { out[i] = s[63 - i]; }
+}
+template <Missing barrier> static void copies() {
+    copies_kernel<<<1, 64>>>(device_floats(64), device_floats(64), barrier);
+}
+
 __global__ void blocks_kernel(float* out, int each) { out[each ? blockIdx.x : 0] = 1; }
 template <int each> static void blocks() { blocks_kernel<<<4, 1>>>(device_floats(4), each); }
 
@@ -250,11 +275,14 @@ static const Case CASES[] = {
     {"race: shuffles order nothing", exchange<1, SHUFFLE>, nullptr, "nothing orders them", CHECK},
     {"race: syncwarp between warps", exchange<32, SYNCWARP>, nullptr, "nothing orders them", CHECK},
     {"race: write after read", write_after_read, nullptr, "read it", CHECK},
+    {"race: a copy to what another thread reads", copies<BEFORE>, nullptr, "nothing orders them", CHECK},
+    {"race: a copy that its own thread waits for", copies<BEHIND>, nullptr, "nothing orders them", CHECK},
     {"race: blocks", blocks<0>, nullptr, "byte 0 of 16 device bytes", CHECK},
     {"race: a block writes what an earlier one read", neighbours, nullptr, "block 0 read it", CHECK},
     {"race: the same in reverse order", neighbours, "EMU_ORDER=1", "nothing orders them", CHECK},
     {"no race: syncwarp within a warp", exchange<0, SYNCWARP>, nullptr, nullptr, EVERY},
     {"no race: barrier", exchange<32, SYNCTHREADS>, nullptr, nullptr, EVERY},
+    {"no race: barriers before and behind a copy", copies<NONE>, nullptr, nullptr, EVERY},
     {"no race: blocks apart", blocks<1>, nullptr, nullptr, EVERY},
     {"no race: atomics", atomics, nullptr, nullptr, EVERY},
     {"no race: launches", launch_after_launch, nullptr, nullptr, EVERY},
