@@ -152,6 +152,7 @@ __global__ void diverge_kernel(Divergence how) {
     if (how == WIDTH) { __shfl_xor_sync(~0u, i, 1, 12); }
 }
 template <Divergence how> static void diverge() { diverge_kernel<<<1, 64>>>(how); }
+static void half_a_warp() { diverge_kernel<<<1, 48>>>(LANES_EXITED); } // none exits: the last 16 do not exist
 
 static void barrier_on_the_host() { __syncthreads(); }
 
@@ -264,6 +265,8 @@ static const Case CASES[] = {
     {"shuffle: two of them", diverge<OTHER_SHUFFLE>, nullptr, "different warp instructions", EVERY},
     {"shuffle and syncwarp", diverge<SHUFFLE_AND_SYNCWARP>, nullptr, "different warp instructions", EVERY},
     {"shuffle: lanes exited", diverge<LANES_EXITED>, nullptr, "only 0000ffff are there: ffff0000 have exited", EVERY},
+    {"shuffle: lanes that are not there", half_a_warp, nullptr, "0000ffff are there: ffff0000 have exited or do not",
+     EVERY},
     {"syncwarp: lanes elsewhere", diverge<LANES_ELSEWHERE>, nullptr, "only 000000ff are there: ffffff00 wait elsewhere",
      EVERY},
     {"mask without the lane", diverge<NOT_IN_MASK>, nullptr, "lacks the calling lane 16", EVERY},

@@ -346,6 +346,19 @@ static void reused_addresses() {
     EXPECT(x != x);
 }
 
+struct Held {
+    const float* x;
+};
+__global__ void held_kernel(float* out, Held held) { *out = *held.x; }
+static void freed_memory() { // of a pointer inside of a struct, which a launch does not check
+    Array<float> kept(1), freed(1);
+    OK(cudaMemset(kept.data, 0, 4));
+    OK(cudaMemset(freed.data, 0, 4));
+    OK(cudaFree(freed.data));
+    held_kernel<<<1, 1>>>(kept.data, Held{freed.data});
+    EXPECT(std::isnan(kept.host()[0]));
+}
+
 __global__ void loaded_kernel() {}
 static void charged_memory() {
     size_t fresh, before, after, total;
@@ -413,6 +426,20 @@ static void lazy_streams() {
     EXPECT(*result.x == 15);
     OK(cudaStreamDestroy(s));
     OK(cudaEventDestroy(e));
+}
+
+// The legacy default stream waits for a blocking one, and that for it.
+static void default_stream_between() {
+    Array<float> a(2);
+    const float start[2] = {1, 2};
+    cudaStream_t s;
+    OK(cudaMemcpy(a.data, start, 8, cudaMemcpyHostToDevice));
+    OK(cudaStreamCreate(&s));
+    add_kernel<<<1, 1, 0, s>>>(a.data, 5);
+    multiply_kernel<<<1, 1>>>(a.data, a.data + 1);
+    add_kernel<<<1, 1, 0, s>>>(a.data, 1);
+    OK(cudaStreamSynchronize(s));
+    EXPECT(a.host()[0] == 13);
 }
 
 // The second stream does not wait for the addition in the first one.
@@ -715,6 +742,7 @@ static const Case CASES[] = {
     {"bf16", bf16, nullptr, nullptr, EVERY},
     {"fp16", fp16, nullptr, nullptr, EVERY},
     {"memory", memory, "EMU_MEMORY=0x100000", nullptr, EVERY},
+    {"freed memory", freed_memory, nullptr, nullptr, PLAIN},
     {"reused addresses", reused_addresses, "EMU_REUSE=1", nullptr, EVERY},
     {"charged memory", charged_memory, "EMU_CHARGES=1", nullptr, EVERY},
     {"tensor cores", tensor_cores, nullptr, nullptr, EVERY},
@@ -722,6 +750,8 @@ static const Case CASES[] = {
     {"noisy events", noisy_events, "EMU_NOISE=1", nullptr, EVERY},
     {"registers", registers, nullptr, nullptr, EVERY},
     {"lazy streams", lazy_streams, "EMU_LAZY=1", nullptr, EVERY},
+    {"default stream", default_stream_between, nullptr, nullptr, EVERY},
+    {"default stream, lazy", default_stream_between, "EMU_LAZY=1", nullptr, EVERY},
     {"later streams first, lazy", later_streams_first, "EMU_LAZY=1", nullptr, EVERY},
     {"later streams first", later_streams_first, "EMU_LAZY=2", nullptr, EVERY},
     {"page-locked memory", page_locked_memory, "EMU_LOCKABLE=1000", nullptr, EVERY},
