@@ -639,8 +639,15 @@ static void capture_errors() {
     add_kernel<<<1, 1, 0, t>>>(a.data, 1);
     EXPECT(cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureUnjoined);
     EXPECT(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal) == cudaErrorStreamCaptureUnsupported);
+    cudaStream_t other;
+    OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
     begin();
+    OK(cudaEventRecord(fork, s));
+    OK(cudaStreamBeginCapture(other, cudaStreamCaptureModeThreadLocal));
+    EXPECT(cudaStreamWaitEvent(other, fork) == cudaErrorStreamCaptureMerge);
+    cudaStreamEndCapture(other, &graph);
     OK(cudaStreamEndCapture(s, &graph));
+    EXPECT(cudaStreamWaitEvent(t, fork) == cudaErrorCapturedEvent);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
