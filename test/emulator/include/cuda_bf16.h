@@ -2,17 +2,7 @@
 // round to nearest, ties to even.
 #pragma once
 #include "cuda_runtime.h"
-
-namespace emu {
-
-inline unsigned short bf16_bits(float f) {
-    const unsigned u = __float_as_uint(f);
-    const bool nan = (u & 0x7fffffff) > 0x7f800000;
-    return nan ? 0x7fff : (unsigned short)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-inline float bf16_value(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
-
-} // namespace emu
+#include "emu/bf16.h"
 
 #define EMU_FLOAT16 __nv_bfloat16
 #define EMU_FLOAT16_RAW __nv_bfloat16_raw

@@ -1,6 +1,7 @@
 // The arithmetic of the cuBLASLt stand-in: D = epilogue(alpha op(A) op(B) + beta C + bias), column-major, summed in
 // float.
 #pragma once
+#include "bf16.h"
 #include "fp16.h"
 #include "fp8.h"
 #include "tensor_core.h"
@@ -57,23 +58,16 @@ enum : uint32_t {
 // ---------------------------------------------------------------------------------------------------------------------
 // numbers
 
-inline float from_bf16(uint16_t h) {
-    const uint32_t bits = (uint32_t)h << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-// Returns x rounded to a float whose low `drop` bits are zero, to the nearest, ties to even.
-inline float round_bits(float x, int drop) {
+// Returns x rounded to TF32, whose low 13 bits of a float are zero: to the nearest, ties to even.
+inline float tf32_nearest(float x) {
+    enum { DROP = 13 };
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    if ((bits & 0x7fffffffu) <= 0x7f800000u) { bits += (1u << (drop - 1)) - 1 + (bits >> drop & 1); }
-    bits = bits >> drop << drop;
+    if ((bits & 0x7fffffffu) <= 0x7f800000u) { bits += (1u << (DROP - 1)) - 1 + (bits >> DROP & 1); }
+    bits = bits >> DROP << DROP;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
-enum { DROP_BF16 = 16, DROP_TF32 = 13 };
 
 inline float load(const void* p, uint32_t type, size_t i) {
     switch (type) {
@@ -81,23 +75,13 @@ inline float load(const void* p, uint32_t type, size_t i) {
     case CUDA_R_16F: return fp16_value(((const uint16_t*)p)[i]);
     case CUDA_R_8F_E4M3: return from_fp8(((const uint8_t*)p)[i], E4M3);
     case CUDA_R_8F_E5M2: return from_fp8(((const uint8_t*)p)[i], E5M2);
-    default: return from_bf16(((const uint16_t*)p)[i]);
+    default: return bf16_value(((const uint16_t*)p)[i]);
     }
 }
 
 inline void store(void* p, uint32_t type, size_t i, float x) {
-    if (type == CUDA_R_32F) {
-        ((float*)p)[i] = x;
-        return;
-    }
-    if (type == CUDA_R_16F) {
-        ((uint16_t*)p)[i] = fp16_bits(x);
-        return;
-    }
-    uint32_t bits;
-    x = round_bits(x, DROP_BF16);
-    memcpy(&bits, &x, sizeof bits);
-    ((uint16_t*)p)[i] = x != x ? 0x7fff : (uint16_t)(bits >> 16);
+    if (type == CUDA_R_32F) { ((float*)p)[i] = x; }
+    else { ((uint16_t*)p)[i] = type == CUDA_R_16F ? fp16_bits(x) : bf16_bits(x); }
 }
 
 // tanh.approx.f32, if EMU_APPROX says so, which the library may use: its relative error is up to 2^-11.
@@ -130,7 +114,7 @@ inline std::vector<float> pack(const void* x, const Layout& layout, int32_t comp
         float* panel = &packed[l / width * width * depth + l % width];
         for (size_t p = 0; p < depth; p++) {
             const float value = load(x, layout.type, l * step + p * next);
-            panel[p * width] = tf32 ? round_bits(value, DROP_TF32) : value;
+            panel[p * width] = tf32 ? tf32_nearest(value) : value;
         }
     }
     return packed;

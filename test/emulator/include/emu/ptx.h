@@ -8,6 +8,7 @@
 // that is not there ends the program. Layouts and rules are those of NVIDIA's manual "PTX ISA", whose sections the
 // comments name in quotes.
 #pragma once
+#include "bf16.h"
 #include "fp16.h"
 #include "device.h"
 #include "tensor_core.h"
@@ -165,7 +166,7 @@ enum Number { BF16, FP16 };
 template <Number TYPE>
 EMU_FAST float element(const PtxThread& thread, int first, int i) {
     const uint16_t bits = (uint16_t)(thread.get32(first + i / 2) >> (i & 1 ? 16 : 0));
-    return TYPE == BF16 ? float_of_bits((uint32_t)bits << 16) : fp16_value(bits);
+    return TYPE == BF16 ? bf16_value(bits) : fp16_value(bits);
 }
 
 typedef float MmaRow __attribute__((vector_size(8 * sizeof(float))));
