@@ -31,6 +31,11 @@ static void copy_too_long() {
     float x[33];
     cudaMemcpy(x, device_floats(32), sizeof x, cudaMemcpyDeviceToHost);
 }
+static void copy_too_long_for_the_host() {
+    float* x;
+    OK(cudaMallocHost(&x, 128));
+    cudaMemcpy(x + 1, device_floats(32), 128, cudaMemcpyDeviceToHost);
+}
 static void copy_of_wrong_kind() {
     float x[32] = {};
     cudaMemcpy(device_floats(32), x, sizeof x, cudaMemcpyDeviceToHost);
@@ -241,6 +246,8 @@ static const Case CASES[] = {
     {"host reads device memory", host_reads_device_memory, nullptr, "host code touches device memory", EVERY},
     {"host reads unguarded memory", host_reads_device_memory, "EMU_GUARD=0", nullptr, EVERY},
     {"copy too long", copy_too_long, nullptr, "132 bytes at offset 0 of an allocation of 128", EVERY},
+    {"copy too long for page-locked memory", copy_too_long_for_the_host, nullptr,
+     "128 bytes at offset 4 of 128 page-locked ones", EVERY},
     {"copy of the wrong kind", copy_of_wrong_kind, nullptr, "the kind of the copy says host", EVERY},
     {"free twice", free_twice, nullptr, "or freed already", EVERY},
     {"one element too many", one_element_too_many, nullptr, "4 bytes at offset 132 of an allocation of 132", CHECK},

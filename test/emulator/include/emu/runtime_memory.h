@@ -21,12 +21,19 @@ namespace emu {
     EMU_ENTER()                                                                                                        \
     if (cudaError_t error = emu::not_while_capturing(call); error != cudaSuccess) { return error; }
 
-// Ends the program unless [p, p + n), one end of a copy, lies where the copy's kind says: on the device or not.
+// Ends the program unless [p, p + n), one end of a copy, lies where the copy's kind says: on the device or not. Of host
+// memory only what is page-locked has a known size.
 inline void check_side(const void* p, size_t n, bool device, const char* what) {
     if (device) {
         check_range(p, n, what);
     } else if (on_device(p)) {
         die("%s: %p is device memory, but the kind of the copy says host", what, p);
+    } else if (is_pinned(p)) {
+        const auto* a = allocation_before(mem.pinned, p);
+        const size_t offset = (size_t)((const char*)p - a->first);
+        if (n > a->second - offset) {
+            die("%s: %zu bytes at offset %zu of %zu page-locked ones", what, n, offset, a->second);
+        }
     }
 }
 
