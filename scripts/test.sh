@@ -82,7 +82,7 @@ compile_emu() {
 
 # Test programs run once: those of kernels, and those that count much, optimized (`unit`); the others with sanitizers,
 # where the same tests find more. If only one of these groups is asked for, and in `long`, it runs all of them.
-counting="test_flips test_law test_rng test_stories"
+counting="test_flips test_law test_rng test_scratch test_stories"
 optimized=
 [ -n "$long" ] || [ "$groups" != "$all coverage" ] ||
     optimized="test_matmul test_attention test_gpt2 test_score test_cpu test_attention_forms test_operations
