@@ -259,15 +259,15 @@ a_stopped_download_keeps_its_part() {
     [ ! -e "$lock" ] || note 'its lock is left'
     are_absent stuck
 }
-# A terminal that is closed sends SIGHUP.
+# A terminal that is closed sends SIGHUP. A shell starts with & what ignores SIGINT, and nohup what ignores SIGHUP.
 a_stopped_download_leaves_no_token() {
     serves || return
     offer stuck
     mkdir "$dir/tmp"
     for signal in HUP INT TERM; do
         rm -f "$dir/log"
-        TMPDIR="$dir/tmp" HF_TOKEN=hf_secret env --default-signal=INT sh data/fetch.sh --sets "$root/sets" --wait 0 \
-            --mirror "http://127.0.0.1:$port" --revision "$signal" --out "$dir/got" --retries 1000000 a \
+        TMPDIR="$dir/tmp" HF_TOKEN=hf_secret env --default-signal=INT,HUP sh data/fetch.sh --sets "$root/sets" \
+            --wait 0 --mirror "http://127.0.0.1:$port" --revision "$signal" --out "$dir/got" --retries 1000000 a \
             >"$dir/log" 2>&1 &
         pid=$!
         await 'trying again' "$dir/log" $pid
