@@ -69,7 +69,8 @@ run() { # CORPUS SHAPE STEPS SEED
         --dtype bf16 --threads 1 --val_every "$3" --val_tokens $val_tokens --sample_every 0 --save_every 0 \
         --out "$folder" >"$folder/out" 2>&1 || exit 1
       times >"$folder/times" ) || { echo "error: $folder: $(tail -n 1 "$folder/out")" >&2; return 1; }
-    loss=$(sed -n 's/^val loss //p' "$folder/out" | tail -n 1)
+    loss=$(sed -n "/^step *$3\//,\$s/^val loss //p" "$folder/out") # none: a signal has stopped it, with exit code 0
+    [ -n "$loss" ] || { echo "error: $folder: stopped before its end" >&2; return 1; }
     printf '%s\t%s\t%s\t-\t%s\t%s\n' "$shape" $(($3 * step)) "$loss" "$4" \
         "$(awk -F '[ms ]+' 'NR == 2 { print 60 * ($1 + $3) + $2 + $4 }' "$folder/times")" >"$folder/row"
     rm -f "$folder/report.html" "$folder/log.txt"

@@ -103,13 +103,15 @@ runs_that_cannot_be_fitted_are_refused() {
 
 # dev/forecast/runs.sh at its smallest size: every run, the tables; what is there is not done again.
 the_study_goes_on_where_it_stopped() {
-    study="env SIZE=smoke TEXT=README.md WORK=$dir/work RESULTS=$dir/results TRAIN=$train PREPARE=$prepare \
-        sh dev/forecast/runs.sh"
-    must $study
+    study="SIZE=smoke TEXT=README.md WORK=$dir/work RESULTS=$dir/results PREPARE=$prepare sh dev/forecast/runs.sh"
+    must env TRAIN="$train" $study
     [ "$(cat "$dir/results/text.tsv" "$dir/results/stories.tsv" | wc -l)" = 12 ] ||
         note "not five runs and a heading in each table"
     rm "$dir/work/runs/text-L1H1C16-8-1/row" # as if stopped before it was written
-    must $study
+    printf '#!/bin/sh\nexec %s "$@" --max_time 1e-9\n' "$train" >"$dir/stopped"
+    chmod +x "$dir/stopped"
+    expect 123 'text-L1H1C16-8-1: stopped before its end' env TRAIN="$dir/stopped" $study # the code of xargs
+    must env TRAIN="$train" $study
     [ "$(grep -c '^[0-9:]* text L=' "$dir/out")" = 1 ] || note "other runs were made: $(cat "$dir/out")"
 }
 
