@@ -242,7 +242,7 @@ typedef struct {
 } Roof;
 
 static Roof roof_of(const char* svg) {
-    Roof r = {0, 0, 0, 0};
+    Roof r = {.x = 0};
     const char* path = strstr(svg, "class=\"roof\" d=\"M");
     EXPECT(path && sscanf(strchr(path, 'M'), "M%lf %lfL%lf %lfH", &r.x, &r.y, &r.ridge_x, &r.ridge_y) == 4);
     return r;

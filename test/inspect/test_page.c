@@ -26,7 +26,8 @@ static char* page_of_facts(void) {
         next[i] = (Candidate){.id = 'A' + i, .logit = logf(0.06f * (float)(i + 1))};
         nearest[i] = (Candidate){.id = 'a' + i, .logit = 0.0625f * (float)i - 0.5f};
     }
-    const Facts f = {T, L, NH, tokens, losses, without, next, lens, norms, (float*)ATTENTION, nearest};
+    const Facts f = {.T = T, .L = L, .NH = NH, .tokens = tokens, .losses = losses, .without = without, .next = next,
+                     .lens = lens, .norms = norms, .attention = (float*)ATTENTION, .nearest = nearest};
     Tokenizer tokenizer = tokenizer_bytes();
     char* path = test_path("page.html");
     EXPECT(inspect_write(path, "a <model>", &f, &tokenizer, &err));
