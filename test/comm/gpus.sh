@@ -100,11 +100,9 @@ gpus_follow_a_ramp_and_run_late_or_early() {
     must ranks 4 "$cuda" $ramp $data --batch_size 1 --out "$dir/four"
     same "$dir/one" "$dir/four"
     for lazy in 1 2; do
-        for zero in 0 1; do
-            must env EMU_LAZY=$lazy EMU_ORDER=3 "$cuda" $ramp $data --batch_size 2 --gpus 2 --zero $zero \
-                --out "$dir/lazy$lazy$zero"
-            same "$dir/one" "$dir/lazy$lazy$zero"
-        done
+        must env EMU_LAZY=$lazy EMU_ORDER=3 "$cuda" $ramp $data --batch_size 2 --gpus 2 --zero $((2 - lazy)) \
+            --out "$dir/lazy$lazy"
+        same "$dir/one" "$dir/lazy$lazy"
     done
 }
 
