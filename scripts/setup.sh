@@ -74,7 +74,7 @@ have apt-get || refuse "install them with your package manager (these are Debian
 if [ "$(id -u)" = 0 ]; then sudo=
 elif have sudo && [ -t 0 ]; then
     printf 'Run "sudo %s"? [y/N] ' "$command$missing" >&2
-    read -r answer || answer='' # Ctrl-D
+    read -r answer || { answer='' && echo >&2; } # Ctrl-D
     case $answer in y* | Y*) sudo=sudo ;; *) refuse "$by_hand" ;; esac
 else refuse "$by_hand"; fi
 
