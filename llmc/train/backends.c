@@ -144,7 +144,7 @@ static const Backend* find_at_level(enum dtype dtype, enum cpu cpu, int level) {
     return b ? b : find_backend(dtype, cpu);
 }
 
-// A resumed run keeps precision and level of its checkpoint, unless this start names others. Levels are then not timed.
+// A resumed run keeps its precision and level, unless this start names others. Levels are then not timed.
 const Backend* choose_backend(const Config* c, enum dtype* dtype) {
     const bool is_auto = c->dtype == dtype_auto, keeps_level = !program_has_gpu() && c->cpu == cpu_auto;
     const int level = keeps_level ? saved_level(c) : -1;
@@ -157,8 +157,8 @@ const Backend* choose_backend(const Config* c, enum dtype* dtype) {
         if (is_auto) { *dtype = dtype_of_storage(b); }
     }
     if (level > cpu_auto && strcmp(cpu_names[level], b->level)) {
-        notice("this processor has no %s kernels, which the checkpoint was trained with: continuing with %s",
-               cpu_names[level], b->level);
+        notice("this processor has no %s kernels, with which the run began: continuing with %s", cpu_names[level],
+               b->level);
     }
     return choose_residual(b, c, *dtype);
 }
