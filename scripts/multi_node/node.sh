@@ -25,9 +25,9 @@ for i in $(seq 0 $((GPUS - 1))); do
     RANK=$((NODE * GPUS + i)) LOCAL_RANK=$i sh "$@" </dev/null &
     ranks="$ranks $!"
 done
-# A rank that started just when the signal came has not got it.
+# A rank that started just when the signal came has not got it. The others take two signals within a second for one.
 # shellcheck disable=SC2086 # splits ranks into words
-[ -z "$stopped" ] || { sleep 1; kill -TERM $ranks 2>/dev/null; }
+[ -z "$stopped" ] || { sleep 0.5; kill -TERM $ranks 2>/dev/null; }
 code=0
 for rank in $ranks; do
     while wait "$rank"; status=$?; kill -0 "$rank" 2>/dev/null; do :; done # a signal ends wait, but not the rank
