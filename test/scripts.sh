@@ -56,7 +56,7 @@ setup_without_an_answer_installs_nothing() {
     printf '#!/bin/sh\necho sudo >>"%s"\n' "$dir/asked" >"$dir/bin/sudo"
     chmod +x "$dir/bin/sudo"
     printf '%s\n' stdlib.h jansson.h >"$dir/headers"
-    at_terminal() { PATH="$dir/bin:$PATH" script -qec 'sh scripts/setup.sh' /dev/null </dev/null; }
+    at_terminal() { SHELL=/bin/sh PATH="$dir/bin:$PATH" script -qec 'sh scripts/setup.sh' /dev/null </dev/null; }
     expect 0 'not needed: zlib1g-dev libzstd-dev libsnappy-dev; run: sudo' at_terminal
     : >"$dir/headers"
     expect 1 'error: missing: libc6-dev' at_terminal
