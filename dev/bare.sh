@@ -40,7 +40,7 @@ mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null | 
 logs="$PWD/build/bare"
 mkdir -p "$logs"
 [ -n "$keep" ] || trap 'rm -rf --one-file-system "$root"' EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT TERM HUP
 echo "making a minimal $VERSION_CODENAME in $root"
 debootstrap --variant=minbase "$VERSION_CODENAME" "$root" "$mirror" >"$logs/debootstrap.log" 2>&1 ||
     { tail -n 5 "$logs/debootstrap.log"; echo "error: debootstrap failed: $logs/debootstrap.log" >&2; exit 1; }
