@@ -111,8 +111,8 @@ typedef enum { KERNELS_FAST, KERNELS_PLAIN } Kernels;
 
 typedef struct {
     Kernels kernels;
-    bool fused; // fast kernels: bias and GELU in the matmul, addition and layernorm in one pass
-    bool flash; // fast kernels: attention in blocks of queries and keys
+    bool fused;      // fast kernels: bias and GELU in the matmul, addition and layernorm in one pass
+    bool flash;      // fast kernels: attention in blocks of queries and keys
     int threads;     // in use
     int all_threads; // OpenMP's choice, as it was before cpu_open() set another; 0: not asked for yet
     Choices choices;
