@@ -6,12 +6,10 @@ char* tensor_file_name(const Tensor* t, int layer, const char* prefix) {
 }
 
 int tensor_file_shape(const Tensor* t, bool hf_layout, size_t shape[2]) {
-    const bool swap = hf_layout && t->layout == TRANSPOSED;
-    shape[0] = swap ? t->cols : t->used_rows;
-    shape[1] = swap ? t->used_rows : t->cols;
-    if (t->rows > 1) { return 2; }
-    shape[0] = t->cols;
-    return 1;
+    const bool swap = hf_layout && t->layout == TRANSPOSED, is_matrix = t->rows > 1;
+    shape[0] = swap || !is_matrix ? t->cols : t->used_rows;
+    shape[1] = !is_matrix ? 0 : swap ? t->used_rows : t->cols;
+    return is_matrix ? 2 : 1;
 }
 
 // out (cols,rows) = in (rows,cols)^T, in squares of 32 x 32 that stay in the cache
@@ -146,8 +144,7 @@ static bool hf_is_one_of(const json_t* value, const char* choices) {
     bool found = false;
     for (const char* c = choices; c && !found; c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL) {
         json_t* wanted = json_loadb(c, strcspn(c, "|"), JSON_DECODE_ANY, NULL);
-        found = json_equal(value, wanted) || (json_is_number(value) && json_is_number(wanted) &&
-                                              json_number_value(value) == json_number_value(wanted));
+        found = json_equal(value, wanted);
         json_decref(wanted);
     }
     return found;
@@ -257,7 +254,7 @@ bool hf_check_tied(const SafeTensors* s, Error* err) {
 // Reads a tensor of a block to b->ours, in our layout. Fails if it is missing, has another shape, or is not finite.
 static bool tensor_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t, int layer, const TensorBlock* block,
                         Error* err) {
-    size_t shape[2] = {0, 0};
+    size_t shape[2];
     const int dims = tensor_file_shape(t, block->hf_layout, shape);
     char* wanted = tensor_file_name(t, layer, block->prefix);
     const SafeTensor* found = find_tensor(s, wanted, err);

@@ -21,7 +21,8 @@ typedef struct {
 // each layer. The caller frees it.
 char* tensor_file_name(const Tensor* t, int layer, const char* prefix);
 
-// Sets the tensor's shape in the file, without padded rows; returns the number of dimensions, 1 or 2.
+// Sets the tensor's shape in the file, without padded rows; returns the number of dimensions, 1 or 2. shape[1] is 0 if
+// there is one.
 int tensor_file_shape(const Tensor* t, bool hf_layout, size_t shape[2]);
 
 // Host memory for the largest tensor, in the file's layout and in ours.

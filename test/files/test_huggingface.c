@@ -10,8 +10,9 @@
 typedef struct {
     const char *prefix, *type;
     int files;             // into which the tensors are dealt
-    int extras;            // 1: mask buffers and the classifier's weight beside them; 2: another weight than wte
-    const char *left_out, *with_nan, *with_shape; // tensors, by name
+    int extras;            // 1: mask buffers and the classifier's weight beside them; 2: another weight than wte;
+                           // 3: a row of wte less
+    const char *left_out, *with_nan, *with_shape; // tensors, by name; the last is turned, or a column
 } FolderOptions;
 
 // Converts a tensor to another type and returns its bytes; exact for the numbers of fill_weights().
@@ -50,10 +51,12 @@ static void write_part(const char* folder, const Model* m, const FolderOptions* 
             for (int l = 0; l < t->layers; l++, at++) {
                 char *name = tensor_file_name(t, l, o->prefix), *bare = name + strlen(o->prefix);
                 size_t shape[2], bytes;
-                const int dims = tensor_file_shape(t, true, shape);
+                int dims = tensor_file_shape(t, true, shape);
                 if (o->with_shape && !strcmp(bare, o->with_shape)) {
-                    size_t swap = shape[0];
-                    shape[0] = shape[1], shape[1] = swap;
+                    const size_t rows = shape[0];
+                    shape[0] = dims == 1 ? rows : shape[1];
+                    shape[1] = dims == 1 ? 1 : rows;
+                    dims = 2;
                 }
                 if (at % o->files != part || (o->left_out && !strcmp(bare, o->left_out))) { free(name); continue; }
                 if (pass == 0) {
@@ -72,14 +75,14 @@ static void write_part(const char* folder, const Model* m, const FolderOptions* 
         static const unsigned char ones[MAX_T * MAX_T] = {1};
         tensor_fetch(m->g.backend, &b, &m->g.params_table.row[0], 0, &block); // wte
         if (o->extras == 2) { b.file[V * C - 1] += 1; }
-        const size_t classifier[2] = {V, C};
+        const size_t classifier[2] = {o->extras == 3 ? V - 1 : V, C}, bytes = classifier[0] * C * sizeof *b.file;
         if (!o->extras || part) { continue; }
         if (pass == 0) {
             safetensors_declare(&w, "h.0.attn.bias", "U8", mask, 4, sizeof ones);
-            safetensors_declare(&w, "lm_head.weight", "F32", classifier, 2, V * C * sizeof *b.file);
+            safetensors_declare(&w, "lm_head.weight", "F32", classifier, 2, bytes);
         } else {
             must(safetensors_write(&w, ones, sizeof ones, &err), &err);
-            must(safetensors_write(&w, b.file, V * C * sizeof *b.file, &err), &err);
+            must(safetensors_write(&w, b.file, bytes, &err), &err);
         }
     }
     must(safetensors_finish(&w, NULL, &err), &err);
@@ -144,6 +147,10 @@ TEST(weights_that_do_not_fit_are_named) {
     expect_weights_refused(
         &turned, "model.safetensors",
         "tensor transformer.h.0.attn.c_attn.weight is (24,8) in 2 dimensions, the model's is (8,24) in 2");
+    const FolderOptions column = {"transformer.", "F32", 1, false, NULL, NULL, "h.1.ln_2.bias"};
+    expect_weights_refused(
+        &column, "model.safetensors",
+        "tensor transformer.h.1.ln_2.bias is (8,1) in 2 dimensions, the model's is (8,0) in 1");
     const FolderOptions nan = {"transformer.", "F32", 1, false, NULL, "h.1.ln_1.weight", NULL};
     expect_weights_refused(&nan, "model.safetensors", "tensor transformer.h.1.ln_1.weight: element 3 is not finite");
     const FolderOptions nan_in_part = {"transformer.", "BF16", 2, false, NULL, "wpe.weight", NULL};
@@ -157,6 +164,8 @@ TEST(a_classifier_that_is_not_wte_is_refused) {
                            "tensor lm_head.weight differs from transformer.wte.weight: this program's GPT-2 has one");
     const FolderOptions bare = {"", "F32", 1, 2, NULL, NULL, NULL};
     expect_weights_refused(&bare, "model.safetensors", "tensor lm_head.weight differs from wte.weight");
+    const FolderOptions shorter = {"transformer.", "F32", 1, 3, NULL, NULL, NULL};
+    expect_weights_refused(&shorter, "model.safetensors", "tensor lm_head.weight differs from transformer.wte.weight");
 }
 
 TEST(parts_that_are_missing_are_named) {
