@@ -11,8 +11,10 @@ static size_t num_synced;
 static bool is_folder_synced = true; // since the last rename
 static int num_unsynced;             // renames that could lose something
 static void (*on_rename)(void);      // not NULL: called before a rename and after it
+static void (*on_sync)(int fd);      // not NULL: called before a file or folder counts as synced
 
 int fsync(int fd) {
+    if (on_sync) { on_sync(fd); }
     struct stat* st = &synced[num_synced++ % MAX_SYNCED];
     if (fstat(fd, st) != 0) { return -1; }
     is_folder_synced = is_folder_synced || S_ISDIR(st->st_mode);

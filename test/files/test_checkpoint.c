@@ -8,7 +8,9 @@
 #include "test/files/small_save.h"
 #include "test/test.h"
 #include "llmc/tokenizer/tokenizer_open.h"
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
 // folders
@@ -117,9 +119,22 @@ TEST(a_checkpoint_that_is_being_read_is_removed_later) {
     free(out);
 }
 
+TEST(a_checkpoint_that_is_being_removed_is_not_read) {
+    json_t* state;
+    char *out = new_folder(), *path = below(out, "step_00000003");
+    make_folder(out, "step_00000003");
+    const int lock = open(path, O_RDONLY | O_DIRECTORY);
+    EXPECT(flock(lock, LOCK_EX) == 0 && checkpoint_hold(path) == -1);
+    EXPECT_DEATH(EXIT_RUNTIME, "its checkpoints are removed faster than they can be read",
+                 checkpoint_newest(out, &state, CHECKPOINT_READ));
+    close(lock);
+    free(path);
+    free(out);
+}
+
 TEST(rules_of_the_checkpoints_to_keep) {
     static const char* const wrong[] = {"", "best", "-1", "3,", "3,better", "3:1", "3,best:1", "3,every", "3,every:0",
-                                        "3,every:1x", "3,best,3"};
+                                        "3,every:1x", "3,best,3", "99999999999999999999"};
     Error err;
     KeepRule keep;
     EXPECT(keep_parse(&keep, "0", &err) && keep.newest == 0 && !keep.best && keep.every == 0 && keep.best_step == 0);
@@ -132,12 +147,27 @@ TEST(rules_of_the_checkpoints_to_keep) {
     test_case = NULL;
 }
 
+TEST(the_best_and_every_so_many_are_kept_beside_the_newest) {
+    char* out = new_folder();
+    for (int step = 10; step <= 60; step += 10) {
+        char* name = format("step_%08d", step);
+        make_folder(out, name);
+        free(name);
+    }
+    checkpoint_rotate(out, 60, &(KeepRule){.newest = 1, .best = true, .best_step = 30, .every = 20});
+    expect_list(out, 4, 60, 40);
+    EXPECT(folder_has(out, "step_00000030") && folder_has(out, "step_00000020"));
+    free(out);
+}
+
 TEST(what_is_set_aside_keeps_a_name_of_its_own) {
     char *out = new_folder(), *path = below(out, "step_00000003");
     static const char* const names[] = {"damaged-step_00000003", "damaged-step_00000003-2", "damaged-step_00000003-3"};
     for (int i = 0; i < 3; i++) {
         make_folder(out, "step_00000003");
+        const size_t before = num_synced;
         checkpoint_set_aside(path, "damaged");
+        EXPECT(num_synced == before + 1); // their folder
         EXPECT(!folder_has(out, "step_00000003") && folder_has(out, names[i]) && folder_has(out, names[0]));
     }
     expect_list(out, 0, 0, 0);
@@ -204,6 +234,68 @@ TEST(a_failed_save_leaves_the_older_checkpoints) {
     char* none = below(out, "none");
     EXPECT(!save_with(none, m, &s, &c, &err) && strstr(err.text, none));
     free(none);
+    free(out);
+    close_model(m);
+}
+
+static const char* changing_file; // one whose last byte the disk changes as soon as it is synced
+
+static void change_last_byte(int fd) {
+    struct stat st;
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(link, path, sizeof path - 1);
+    if (n < 0 || fstat(fd, &st) != 0) { fatal("%s: %s", link, strerror(errno)); }
+    path[n] = 0;
+    if (!strstr(path_name(path), changing_file)) { return; }
+    if (pwrite(fd, "x", 1, st.st_size - 1) != 1) { fatal("%s: %s", path, strerror(errno)); }
+}
+
+TEST(a_checkpoint_that_reads_back_otherwise_does_not_count) {
+    Error err;
+    Model* m = open_model(C);
+    Config c;
+    config_defaults(&c);
+    const TrainState s = state_at(1);
+    char* out = new_folder();
+    on_sync = change_last_byte;
+    for (int i = 0; i <= NUM_CHECKPOINT_FILES; i++) {
+        test_case = changing_file = i < NUM_CHECKPOINT_FILES ? CHECKPOINT_FILES[i] : CHECKPOINT_SUMS;
+        EXPECT(!save_with(out, m, &s, &c, &err) && strstr(err.text, changing_file) &&
+               strstr(err.text, "what was written reads back otherwise: is the disk damaged?"));
+        EXPECT(!folder_has(out, "step_00000001") && !folder_has(out, ".tmp-step_00000001"));
+    }
+    test_case = NULL;
+    on_sync = NULL;
+    free(out);
+    close_model(m);
+}
+
+static size_t free_bytes; // of the disk; 0: as many as it says
+
+int statvfs(const char* path, struct statvfs* v) {
+    const int fd = open(path, O_RDONLY | O_DIRECTORY);
+    if (fd < 0) { return -1; }
+    const int result = fstatvfs(fd, v);
+    close(fd);
+    if (free_bytes) { v->f_frsize = 1, v->f_bavail = free_bytes; }
+    return result;
+}
+
+TEST(a_checkpoint_is_not_begun_without_room_for_it) {
+    Error err;
+    Model* m = open_model(C);
+    Config c;
+    config_defaults(&c);
+    const TrainState s = state_at(1);
+    char* out = new_folder();
+    free_bytes = snapshot_bytes(&m->o) + ((size_t)1 << 20) - 1;
+    EXPECT(!save_with(out, m, &s, &c, &err) && strstr(err.text, "a checkpoint takes 1.1 MB, but only 1.1 MB are free"));
+    free_bytes++;
+    char* path = save_with(out, m, &s, &c, &err);
+    EXPECT(path != NULL);
+    free_bytes = 0;
+    free(path);
     free(out);
     close_model(m);
 }
@@ -341,6 +433,20 @@ TEST(states_that_are_newer_edited_or_torn_are_refused) {
     free(folder);
 }
 
+// The program ends there: an older checkpoint must not take its place.
+TEST(a_state_of_another_version_is_not_taken_for_damaged) {
+    Error err;
+    char *folder = new_checkpoint(), *old = new_folder();
+    edit_state(folder, "format", json_integer(3));
+    EXPECT(!checkpoint_read_state(folder, &err) && err.is_unknown);
+    edit_state(folder, "format", NULL);
+    EXPECT(!checkpoint_read_state(folder, &err) && !err.is_unknown);
+    write_text(old, "state.json", "{\"format\": 1}");
+    EXPECT(!checkpoint_read_state(old, &err) && err.is_unknown && strstr(err.text, "of version 2.0 or earlier"));
+    free(old);
+    free(folder);
+}
+
 TEST(states_that_no_run_can_have_are_refused) {
     static const char* const fields[] = {"step",        "updates",     "tokens", "window", "data_hash",
                                          "loss_window", "norm_window", "options"};
@@ -354,9 +460,16 @@ TEST(states_that_no_run_can_have_are_refused) {
         edit_state(folder, fields[i], json_incref(json_object_get(state, fields[i])));
         json_decref(state);
     }
+    edit_state(folder, "updates", json_integer(1ll << 31));
+    expect_refused(folder, "state.json", "updates is missing or impossible");
     edit_state(folder, "step", json_integer(1ll << 31));
+    edit_state(folder, "updates", json_integer(1));
     expect_refused(folder, "state.json", "step is missing or impossible");
-    edit_state(folder, "step", json_integer(1));
+    edit_state(folder, "step", json_integer(5));
+    json_t* losses = json_array();
+    for (int i = 0; i <= OUTLIER_WINDOW; i++) { json_array_append_new(losses, json_integer(1)); }
+    edit_state(folder, "loss_window", losses); // one too many
+    expect_refused(folder, "state.json", "loss_window is missing or impossible");
     free(folder);
 }
 
@@ -370,6 +483,9 @@ TEST(another_shape_in_config_json_is_refused) {
     json_t* state = checkpoint_verify(folder, &err);
     EXPECT(state != NULL); // the same text as before
     json_decref(state);
+    edit_json(folder, "config.json", "layer_norm_epsilon", json_real(1e-6)); // not computed here
+    sum_again(folder, "config.json");
+    expect_refused(folder, "config.json", "layer_norm_epsilon is 1e-06: this program's GPT-2 has 1e-5");
     edit_json(folder, "generation_config.json", "top_k", json_integer(1));
     expect_refused(folder, "generation_config.json", "damaged or edited (its checksum is wrong)");
     free(folder);
@@ -399,6 +515,9 @@ TEST(a_change_of_any_file_or_of_its_checksum_is_noticed) {
     expect_refused(folder, "state.json", "it has no checksum");
     sum_again(folder, "state.json");
     expect_refused(folder, "model.safetensors", "it has no checksum");
+    write_text(folder, "\xff", "x");
+    sum_again(folder, "\xff");
+    expect_refused(folder, CHECKPOINT_SUMS, "the name of file 2 is not UTF-8");
     free(sums);
     free(folder);
 }
@@ -479,8 +598,16 @@ TEST(the_last_good_checkpoint_is_readable_and_undamaged) {
     char *out = new_folder(), *oldest = save(out, m, 1, 0), *newest = save(out, m, 2, 0);
     flip_last_byte(newest, "optimizer.safetensors");
     EXPECT_DEATH(0, "optimizer.safetensors: damaged", exit(checkpoint_before(out, 3, &window) != 1));
-    free(oldest);
     free(newest);
+    float* const blocks[] = {m->o.masters, m->o.m, m->o.v};
+    for (int i = 0; i < 3; i++) { // undamaged, but it cannot be loaded
+        const float before = blocks[i][0];
+        blocks[i][0] = NAN;
+        free(save(out, m, 2, 0));
+        EXPECT_DEATH(0, "element 0 is not finite", exit(checkpoint_before(out, 3, &window) != 1));
+        blocks[i][0] = before;
+    }
+    free(oldest);
     free(out);
     close_model(m);
 }
@@ -605,6 +732,8 @@ TEST(texts_of_the_checkpoint_to_be_resumed_are_found) {
     expect_saved(out, "auto", "dtype", "bf16"); // that of the checkpoint before
     char* kernels = checkpoint_saved_text(out, "auto", "kernels", "cpu");
     EXPECT(kernels && !strcmp(kernels, "generic"));
+    EXPECT_DEATH(EXIT_RUNTIME, "state.json: cannot open: Too many open files\n",
+                 forbid_more_files(); checkpoint_saved_text("/none", first, "options", "dtype"));
     free(kernels);
     free(second);
     free(first);
@@ -640,6 +769,8 @@ TEST(damaged_options_are_refused_with_what_to_do) {
         EXPECT_DEATH(EXIT_RUNTIME, "remove it to begin a new run there", run_read_options(out));
         EXPECT(folder_has(out, "options.json"));
     }
+    EXPECT_DEATH(EXIT_RUNTIME, "options.json: cannot open: Too many open files\n", // and nothing about removing it
+                 forbid_more_files(); run_read_options(out));
     json_t* options = json_object();
     Error err;
     char* none = below(out, "none");

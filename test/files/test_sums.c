@@ -82,6 +82,12 @@ TEST(other_lines_are_refused) {
         if (sums_load(&s, list, &err) || !strstr(err.text, "list.b2sums: damaged")) { TEST_FAIL("%s", texts[i]); }
         free(texts[i]);
     }
+    char* text = format("%s  a_b\n", ABC);
+    const size_t size = strlen(text);
+    text[size - 3] = 0; // in the name
+    test_write(list, text, size);
+    EXPECT(!sums_load(&s, list, &err) && strstr(err.text, "list.b2sums: damaged"));
+    free(text);
 }
 
 TEST_MAIN()

@@ -18,6 +18,10 @@ TEST(the_file_is_named_after_the_machine) {
     EXPECT(path_is("NVIDIA H100 80GB/x, 1.2", "/cache/gpt2.c/NVIDIA_H100_80GB_x__1.2.txt"));
     unsetenv("XDG_CACHE_HOME");
     EXPECT(path_is("GPU", "/home/me/.cache/gpt2.c/GPU.txt"));
+    setenv("XDG_CACHE_HOME", "", 1);
+    EXPECT(path_is("GPU", "/home/me/.cache/gpt2.c/GPU.txt"));
+    setenv("HOME", "", 1);
+    EXPECT(path_is("GPU", NULL));
     unsetenv("HOME");
     EXPECT(path_is("GPU", NULL));
 }
@@ -36,8 +40,14 @@ TEST(lines_are_added_and_replaced_by_their_key) {
     EXPECT(holds(path, "1,2 a\n1,20 b\n"));
     tune_cache_add(path, "1,20 c\n3,4 d\n");
     EXPECT(holds(path, "1,20 c\n3,4 d\n1,2 a\n"));
-    tune_cache_add(path, "");
+    struct stat before, after;
+    EXPECT(stat(path, &before) == 0);
+    tune_cache_add(path, "1,20 c\n");
     EXPECT(holds(path, "1,20 c\n3,4 d\n1,2 a\n"));
+    EXPECT(stat(path, &after) == 0 && after.st_ino == before.st_ino); // nothing new: not written
+    test_write(path, "1,2 a\n3,4 b", 11); // its last line was cut
+    tune_cache_add(path, "5,6 c\n");
+    EXPECT(holds(path, "5,6 c\n1,2 a\n3,4 b\n"));
 }
 
 TEST(programs_that_add_at_the_same_time_lose_no_line) {
