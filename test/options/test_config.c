@@ -113,6 +113,7 @@ static const ValueCase VALUES[] = {
     {"recompute", "al", false, "takes none|gelu|all"},
     {"dtype", "fp64", false, "takes"},
     {"prompt", "", true, ""},
+    {"prompt", "caf\xe9", false, "takes UTF-8 text; byte 3 is not"},
     {"prompt", "--a b=c \"d\"\n", true, "--a b=c \"d\"\n"},
 };
 
@@ -128,6 +129,12 @@ TEST(values_are_read_and_limits_kept) {
         }
         free(text);
     }
+}
+
+TEST(a_choice_is_a_whole_word) {
+    EXPECT(is_one_of("wsd", "cosine|wsd|linear") && is_one_of("cosine", "cosine|wsd") && is_one_of("b", "a|b"));
+    EXPECT(!is_one_of("wsd", "cosine|wsd_linear") && !is_one_of("linear", "wsd_linear") && !is_one_of("", "a|b"));
+    EXPECT(!is_one_of("a|b", "a|b") && !is_one_of("a", "b"));
 }
 
 TEST(every_limit_is_inside_and_what_lies_beyond_is_not) {
@@ -416,6 +423,8 @@ TEST(the_nearest_name_is_found) {
     }
     EXPECT(!option_nearest(&CONFIG_TABLE, "version") && !option_nearest(&CONFIG_TABLE, "learning_rate"));
     EXPECT(!option_nearest(&CONFIG_TABLE, "") && option_nearest(&CONFIG_TABLE, "sched") == config_find("schedule"));
+    EXPECT(!option_nearest(&CONFIG_TABLE, "sc")); // two letters abbreviate nothing
+    EXPECT(option_nearest(&CONFIG_TABLE, "top_x") == config_find("top_k")); // of equally near ones the first
     EXPECT(command_find("train") == &COMMANDS[0] && command_find("report")->bit == REPORT);
     EXPECT_DEATH(EXIT_USAGE, "no command 'genrate'; did you mean generate?", command_find("genrate"));
     EXPECT_DEATH(EXIT_USAGE, "no command 'tokenise'; did you mean tokenize?", command_find("tokenise"));

@@ -156,6 +156,7 @@ TEST(what_has_no_effect_is_said_and_other_values_are_refused) {
                                              {"-ge", "3", "-ge 3 is not supported: "},
                                              {"-pi", "ssh", "-pi takes mpi, tcp or fs, not 'ssh'"},
                                              {"-pn", "x", "-pn takes a number from 1, not 'x'"},
+                                             {"-pn", "32768", "-pn takes a number from 1, not '32768'"},
                                              {"-pg", "0", "-pg takes a number from 1"}};
     static const char* const silent[][2] = {{"-lg", "-1"}, {"-w", "1"},  {"-ge", "0"}, {"-f", "0"},   {"-pi", "mpi"},
                                             {"-pn", "1"},  {"-pr", "0"}, {"-pg", "4"}, {"-pf", "/tmp"}};
@@ -169,6 +170,20 @@ TEST(what_has_no_effect_is_said_and_other_values_are_refused) {
     for (size_t i = 0; i < sizeof silent / sizeof *silent; i++) {
         EXPECT(PARSE("-e", "d12", silent[i][0], silent[i][1]).batch_size == 4);
     }
+}
+
+static void launched_as_second(void) {
+    static const char* const variables[][2] = {
+        {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "29500"}};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) { setenv(variables[i][0], variables[i][1], 1); }
+}
+
+TEST(letters_of_another_launch_are_refused) {
+    EXPECT_DEATH(EXIT_USAGE, "-pn 2 -pr 0: torchrun started this process as rank 1 of 2: ", launched_as_second();
+                 PARSE("-e", "d12", "-pi", "fs", "-pn", "2"));
+    EXPECT_DEATH(EXIT_USAGE, "-pn 3 -pr 1: torchrun started this process as rank 1 of 2: ", launched_as_second();
+                 PARSE("-e", "d12", "-pi", "fs", "-pn", "3", "-pr", "1"));
+    EXPECT_DEATH(0, "", launched_as_second(); PARSE("-e", "d12", "-pi", "fs", "-pn", "2", "-pr", "1"); exit(0));
 }
 
 TEST(a_gpu_has_tf32_and_fused_gelu) {

@@ -108,6 +108,11 @@ TEST(options_of_the_checkpoint_count) {
     expect_refused(&c, TRAIN, "a run of a constant rate", "without --schedule");
 }
 
+TEST(a_need_of_one_command_is_none_of_another) {
+    const Config c = configured("eval_data f val_data g", FROM_COMMAND_LINE);
+    expect_accepted(&c, TRAIN, "training validates and scores");
+}
+
 TEST(every_preset_is_accepted) {
     for (int i = 0; preset_name(i); i++) {
         Config c;
