@@ -134,6 +134,9 @@ TEST(files_that_cannot_be_read_are_named) {
     EXPECT(mkfifo(pipe, 0600) == 0 && symlink("loop", loop) == 0);
     EXPECT(!read_file(pipe, NULL, &err) && strstr(err.text, "pipe: not a regular file") && !err.is_unknown);
     EXPECT(!read_file(none, NULL, &err) && !err.is_unknown);
+    char* below = test_path("regular/below");
+    test_write(test_path("regular"), "x", 1);
+    EXPECT(!read_file(below, NULL, &err) && strstr(err.text, "below: cannot open: Not a directory") && !err.is_unknown);
     EXPECT(!read_file(loop, NULL, &err) && err.is_unknown); // as with EIO: nothing is known about the file
     EXPECT_DEATH(EXIT_RUNTIME, "loop: cannot look at it: Too many levels", path_exists(loop));
 }
@@ -174,6 +177,20 @@ TEST(messages_are_printable) {
     EXPECT(!strcmp(err.text, "x?y"));
     EXPECT_DEATH(0, "x?y\n", notice("x\033y"); exit(0));
     EXPECT_DEATH(EXIT_USAGE, "error: x?y\n", usage_error("x\033y"));
+}
+
+TEST(characters_are_those_of_unicode) {
+    static const struct { const char* text; size_t bytes; uint32_t c; } cases[] = {
+        {"a", 1, 'a'}, {"\xc2\x80", 2, 0x80}, {"\xe0\xa0\x80", 3, 0x800}, {"\xf4\x8f\xbf\xbf", 4, 0x10ffff},
+        {"\xc1\xbf", 0, 0}, {"\xe0\x9f\xbf", 0, 0}, {"\xf0\x8f\xbf\xbf", 0, 0}, // shorter ones written longer
+        {"\xed\xa0\x80", 0, 0}, {"\xf4\x90\x80\x80", 0, 0}, {"\x80", 0, 0}, {"\xc3(", 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t c = 0;
+        const char *text = cases[i].text, *end = text + strlen(text);
+        const size_t n = utf8_decode(text, end, &c);
+        if (n != cases[i].bytes || (n && c != cases[i].c)) { TEST_FAIL("case %zu: %zu bytes, U+%X", i, n, c); }
+        if (n > 1) { EXPECT(utf8_decode(text, end - 1, &c) == 0); } // cut
+    }
 }
 
 static int told;
@@ -275,6 +292,13 @@ TEST(a_temporary_file_replaces_what_is_there) {
     EXPECT(unlink(test_path("temporary")) == 0 && mkfifo(test_path("temporary"), 0600) == 0);
     f = create_temporary(test_path("temporary"), &err);
     EXPECT(f && fclose(f) == 0);
+}
+
+TEST(a_file_that_cannot_be_replaced_leaves_nothing_behind) {
+    Error err;
+    char* folder = test_path("occupied");
+    EXPECT(make_directories(folder, &err) && !write_file_atomically(folder, "text", 4, &err));
+    EXPECT(strstr(err.text, "occupied: cannot replace") && !path_exists(test_path(".tmp-occupied")));
 }
 
 TEST(a_lock_has_one_owner) {
