@@ -123,7 +123,7 @@ static void print_losses(const Run* run) {
 // ---------------------------------------------------------------------------------------------------------------------
 // what the folder tells
 
-// Returns the bytes of the files in a folder.
+// Returns the bytes of the files that every checkpoint has.
 static double folder_bytes(const char* folder) {
     double bytes = 0;
     for (int i = 0; i < NUM_CHECKPOINT_FILES; i++) {
