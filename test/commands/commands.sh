@@ -29,6 +29,7 @@ prompts_come_from_files_and_standard_input() {
     sed 's/{"prompt":"\(.*\)","sample":\([12]\),"text":.*"end":"[a-z]*"}$/\2 \1/' "$dir/out" >"$dir/said"
     printf '%s\n' '1 one' '2 one' '1 two, longer' '2 two, longer' '1 ä third' '2 ä third' | cmp -s - "$dir/said" ||
         note "prompts in JSON: $(cat "$dir/said")"
+    [ "$(grep -ac '"ids":\[[0-9]*\(,[0-9]*\)\{7\}\]' "$dir/out")" = 6 ] || note "not 8 tokens each: $(cat "$dir/out")"
     must "$train" generate $model --prompt one
     cp "$dir/out" "$dir/argument"
     printf 'one\n' | "$train" generate $model --prompt - >"$dir/out" 2>"$dir/err"
@@ -41,6 +42,11 @@ prompts_come_from_files_and_standard_input() {
     must "$train" generate $model --prompt one --logprobs 2
     awk 'NR > 2 && $1 != "sum" { sum += $(NF - 4) } $1 == "sum" { d = sum - $2 }
         END { exit !(NR == 11 && d * d < 1e-4) }' "$dir/out" || note "log-probabilities: $(cat "$dir/out")"
+    must "$train" generate $model --prompt one --logprobs 2 --json # a sum; of each token its own and the two best
+    grep -ao '"logprob":[-0-9.e]*' "$dir/out" | awk -F : 'NR == 1 { total = $2; next } { i = NR % 3 }
+        i == 2 { sum += $2 } i == 0 { best = $2 } i == 1 { sorted += best > $2 }
+        END { d = sum - total; exit !(NR == 25 && sorted == 8 && d * d < 1e-6) }' || note "in JSON: $(cat "$dir/out")"
+    must "$train" generate $model --prompt 'one that has as many tokens as the model, 48....'
 
     expect 1 'missing: cannot open' "$train" generate $model --prompt "@$dir/missing"
     printf 'one\n\ntwo\n' >"$dir/empty"
@@ -89,10 +95,12 @@ help_and_info_answer() {
 
 a_run_is_summed_up() {
     must "$train" $small $data --max_steps 20 --val_every 10 --save_every 10 --keep 0 --out "$dir/run"
-    rm -r "$dir/run/step_00000020"
-    must "$train" --out "$dir/run" --resume auto
+    for again in 1 2; do
+        rm -r "$dir/run/step_00000020"
+        must "$train" --out "$dir/run" --resume auto
+    done
     expect 0 'steps       20 of 20, 2.56k tokens' "$train" info "$dir/run"
-    for words in ' in 10 steps lost to restarts' ', resumed at step 10' '35.2k parameters, fp32' \
+    for words in ' in 20 steps lost to restarts' ', resumed at step 10' '35.2k parameters, fp32' \
         'ended       finished' '--model L=2,H=2,C=32,T=48,V=257' '--save_every 10' 'at step 20, the best' \
         'step_00000010  whole' 'step_00000020  whole'; do
         grep -qF -- "$words" "$dir/out" || note "no '$words' from info: $(cat "$dir/out")"
@@ -100,15 +108,14 @@ a_run_is_summed_up() {
     must "$train" $small $data $quiet --total_batch_size 512 --batch_ramp 128:9999 --max_steps 3 --out "$dir/ramp"
     sed -i '/"step":6,/,$d' "$dir/ramp/metrics.jsonl" # killed after five of twelve steps
     expect 0 'ended       not recorded: it was killed' "$train" info "$dir/ramp"
-    printf x >>"$dir/run/step_00000010/model.safetensors"
-    expect 3 'step_00000010/model.safetensors' "$train" info "$dir/run"
-    expect 3 'model.safetensors' "$train" info "$dir/run/step_00000010"
-    expect 0 'a checkpoint, whole' "$train" info "$dir/run/step_00000020"
+    printf x >>"$dir/run/step_00000020/model.safetensors" # the first that is verified
+    expect 3 'step_00000020/model.safetensors' "$train" info "$dir/run"
+    expect 3 'model.safetensors' "$train" info "$dir/run/step_00000020"
+    expect 0 'a checkpoint, whole' "$train" info "$dir/run/step_00000010"
     expect 1 'no such file or folder' "$train" info "$dir/nothing"
     expect 1 'the folder of neither a run' "$train" info "$dir"
 }
 
-# The run holds the lock of a checkpoint that it removes, and has removed a file of it.
 a_file_of_weights_is_described() {
     # 123 positions: byte 8 of llm.c's form is '{', as in safetensors
     must "$train" --model L=1,H=1,C=8,T=123,V=257 --tokenizer bytes $data --max_steps 1 $quiet --out "$dir/run"
@@ -119,8 +126,14 @@ a_file_of_weights_is_described() {
         --out "$dir/link" --force
     expect 0 'all tensors fp32' "$train" info "$dir/model.bin"
     expect 0 'checkpoint.b2sums is right' "$train" info "$dir/run/step_00000001/model.safetensors"
+    cp "$dir/run/step_00000001/model.safetensors" "$dir/nan"
+    printf '\000\000\300\177' | dd of="$dir/nan" bs=1 seek=$(($(wc -c <"$dir/nan") - 4)) conv=notrunc 2>/dev/null
+    expect 3 ' is not finite' "$train" info "$dir/nan"
+    printf '\000\000\300\177' | dd of="$dir/model.bin" bs=1 seek=1024 conv=notrunc 2>/dev/null
+    expect 3 'tensor wte: element 0 is not finite' "$train" info "$dir/model.bin"
 }
 
+# The run holds the lock of a checkpoint that it removes, and has removed a file of it.
 info_leaves_out_a_checkpoint_that_is_removed_meanwhile() {
     command -v flock >/dev/null || { skip='no flock'; return; }
     must "$train" $small $data --max_steps 4 --val_every 0 --save_every 2 --keep 0 --out "$dir/run"

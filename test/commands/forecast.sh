@@ -28,6 +28,8 @@ runs_left_out_lie_inside_their_intervals() {
         must "$train" forecast $results/$corpus.tsv
         cat "$dir/out"
     done >"$dir/both"
+    awk '/^held out/ { heading = NR + 1 } /are inside/ { exit NR - heading - 1 != $3 }' "$dir/out" ||
+        note "other runs are listed than were left out: $(cat "$dir/out")"
     awk '/are inside/ { inside += $1; all += $3 } $1 == "E" && !n++ { low = $3; high = $5 } $1 == "floor" { floor = $2 }
         END { exit !(all > 9 && inside >= 0.9 * all && low <= floor && floor <= high) }' "$dir/both" ||
         note "$(grep -h 'inside\|^E\|^floor' "$dir/both")"
@@ -38,6 +40,9 @@ budgets_are_read() {
     shape=L=6,H=6,C=192,T=128,V=257
     expect 0 '2.72M parameters, 10.0M tokens (3.68 for each): loss ' $law --model $shape --budget tokens:1e7
     expect 0 'best for 1e+15 FLOP' $law --budget flops:1e15
+    awk '$2 == "parameters," { by = 6e12 * $1 * $3 / 1e15; good = by > 0.98 && by < 1.02 } END { exit !good }' \
+        "$dir/out" || note "not 1e15 FLOP by 6 for each parameter and token: $(cat "$dir/out")"
+    expect 0 '2.72M parameters, 58.1M tokens' $law --model $shape --budget flops:1e15 # with those of attention
     expect 0 '8 GPU-hours on H100 SXM at 0.4 of its 989.4 TFLOP/s' $law --budget hours:4x2@h100
     expect 0 'best for 5.62e+18 FLOP' $law --budget 'usd:20/2@A100 PCIe:0.5'
     expect 0 'times as far as the runs reach' $law --model $shape --budget tokens:1e9
@@ -82,10 +87,13 @@ runs_that_cannot_be_fitted_are_refused() {
     record wild 9 finished 257
     record blind null finished 257
     record other 4 finished 1024
+    record early 4 finished 257
+    sed -i 's/"val","step":2/"val","step":1/' "$dir/early/metrics.jsonl"
     expect 1 '7 runs of 1 size and 1 length: a law has five numbers' "$train" forecast $folders
     expect 1 'cut: the run has not finished (stopped)' "$train" forecast "$dir/cut"
     expect 1 'wild: its validation loss of 9 is above' "$train" forecast "$dir/wild"
     expect 1 'blind: no final validation loss' "$train" forecast "$dir/blind"
+    expect 1 'early: no final validation loss' "$train" forecast "$dir/early"
     expect 1 'other: a vocabulary of 1024 tokens, but 257 in the runs before' \
         "$train" forecast "$dir/same1" "$dir/other"
     expect 1 'nothing/metrics.jsonl' "$train" forecast "$dir/nothing"
@@ -94,8 +102,8 @@ runs_that_cannot_be_fitted_are_refused() {
     row=L=1,H=1,C=16,T=8,V=257
     printf 'model\n\n%s 1e400 3\n' $row >"$dir/table" # a blank line is passed over
     expect 1 'table, line 3: inf tokens are not the length' "$train" forecast "$dir/table"
-    printf 'model\n%s 1e6 3 0.5\n%s 2e6 3 0.7' $row $row >"$dir/table" # its last line has no end
-    expect 1 'table, line 3: a floor of 0.7, but 0.5' "$train" forecast "$dir/table"
+    printf 'model\n%s 1e6 3 0.5\n%s 1e6 3 0.503\n%s 2e6 3 0.51' $row $row $row >"$dir/table" # its last line has no end
+    expect 1 'table, line 4: a floor of 0.51, but 0.503' "$train" forecast "$dir/table"
     expect 1 'was one given twice?' "$train" forecast "$dir/same1" "$dir/same1"
     sed -i 's/"step":0,/&"options":{"val_data":"other"},/' "$dir/same2/metrics.jsonl"
     expect 1 'same2 has --val_data other, the first run' "$train" forecast "$dir/same1" "$dir/same2"
