@@ -6,6 +6,7 @@
 #include "llmc/train/requests.h"
 #include "test/files/small_save.h"
 #include "test/test.h"
+#include <sys/file.h>
 
 #define MODELS "test/golden/models/"
 
@@ -157,6 +158,12 @@ TEST(blocks_are_those_of_ggml) {
         EXPECT(!memcmp(ours, bytes, weight_bytes(t, n)));
         t->decode(back, bytes, n);
         for (size_t k = 0; k < n; k++) { EXPECT(back[k] == want[k]); }
+        for (int beyond = 0; i > 0 && beyond < 2; beyond++) { // but for fp32: the largest number, and more
+            for (size_t k = 0; k < n; k++) { want[k] = t->most * (beyond ? 1.003f : 1); }
+            t->encode(ours, want, n);
+            t->decode(back, ours, n);
+            EXPECT(beyond ? !isfinite(back[0]) : back[0] == t->most);
+        }
         free(name);
     }
     test_case = NULL;
@@ -214,14 +221,16 @@ TEST(damaged_files_of_llmc_are_refused) {
     expect_refused("llmc_f32.bin", 28, &rows, 4, 0, "44 rows for a vocabulary of 45");
     expect_refused("llmc_f32.bin", 28, &many, 4, 0, "rows for a vocabulary of 45");
     expect_refused("llmc_f32.bin", 0, "", 0, 12380, "12380 bytes, but its header makes 12384");
+    expect_refused("llmc_f32.bin", 0, "", 0, 12385, "12385 bytes, but its header makes 12384"); // 0 ends read_file()'s
     expect_refused("llmc_f32.bin", 0, "", 0, 100, "100 bytes are too few");
     expect_refused("llmc_f32.bin", 1024 + 12, &nan, 4, 0, "tensor wte: element 3 is not finite");
     expect_refused("llmc_f32.bin", 0, &llama, 4, 0, "not a model");
 }
 
 TEST(damaged_gguf_files_are_refused) {
-    const uint64_t huge = (uint64_t)1 << 63, none = 0;
-    const uint32_t version = 9, type = 77, dims = 9;
+    const uint64_t huge = (uint64_t)1 << 63, none = 0, odd = 1, rows = 8, key_bytes = 17,
+                   alignments[] = {0, 48, 1 << 17};
+    const uint32_t version = 9, type = 77, dims = 9, q8_0 = 8, kind = GGUF_U64;
     const size_t tokens = place_of("f16.gguf", "tokenizer.ggml.tokens") + strlen("tokenizer.ggml.tokens"),
                  tensor = place_of("f16.gguf", "position_embd.weight") + strlen("position_embd.weight"),
                  length = place_of("f16.gguf", "gpt2.context_length"),
@@ -238,21 +247,34 @@ TEST(damaged_gguf_files_are_refused) {
     expect_refused("f16.gguf", tensor, &dims, 4, 0, "tensor position_embd.weight: 9 dimensions");
     expect_refused("f16.gguf", tensor + 4, &huge, 8, 0, "tensor position_embd.weight: ");
     expect_refused("f16.gguf", tensor + 4, &none, 8, 0, "tensor position_embd.weight is (0,7)");
+    expect_refused("f16.gguf", tensor + 12, &rows, 8, 0, "position_embd.weight is (8,8) in 2 dimensions");
     expect_refused("f16.gguf", tensor + 20, &type, 4, 0, "tensor position_embd.weight: type 77");
+    expect_refused("f16.gguf", tensor + 20, &q8_0, 4, 0, "tensor position_embd.weight: an impossible shape");
     expect_refused("f16.gguf", tensor + 24, &huge, 8, 0, "tensor position_embd.weight: ");
+    expect_refused("f16.gguf", tensor + 24, &odd, 8, 0, "bytes at byte 1 of the data");
+    expect_refused("f16.gguf", tensor - 1, "", 1, 0, "the name of a tensor is empty"); // a 0 in it
     expect_refused("f16.gguf", tensor - 1, "x", 1, 0, "tensor position_embd.weight is missing");
     expect_refused("f16.gguf", place_of("f16.gguf", "gpt2.embedding_length") + 25, "\0\1", 2, 0,
                    "this program's GPT-2 has 1024");
     expect_refused("f16.gguf", inner, "x", 1, 0, "gpt2.feed_forward_length is missing");
     expect_refused("f16.gguf", place_of("f16.gguf", "gpt2.block_count") + 20, "\1", 1, 0,
                    "tensor blk.1.attn_norm.bias is there, but gpt2.block_count is only 1");
+    for (int i = 0; i < 3; i++) { // a pair in the place of another, which has a key longer by 4, a value shorter by 4
+        char pair[8 + 17 + 4 + 8];
+        memcpy(pair, &key_bytes, 8);
+        memcpy(pair + 8, "general.alignment", 17);
+        memcpy(pair + 25, &kind, 4);
+        memcpy(pair + 29, &alignments[i], 8);
+        expect_refused("f16.gguf", place_of("f16.gguf", "gpt2.embedding_length") - 8, pair, sizeof pair, 0,
+                       "not a power of two up to 65536");
+    }
     expect_refused("f16.gguf", 0, "", 0, 6900, "bytes at byte");
     expect_refused("f16.gguf", 0, "", 0, 1300, "goes beyond its end");
 }
 
-// Writes f16.gguf with one tensor more, output.weight: token_embd's shape, and the data of `twin`. Expects that it is
-// refused with the words, or (NULL) read.
-static void expect_output(const char* twin, const char* words) {
+// Writes f16.gguf with one tensor more: token_embd's shape, and the data of `twin`. Expects that it is refused with the
+// words, or (NULL) read.
+static void expect_with(const char* name, const char* twin, const char* words) {
     Error err = {.text = ""};
     Gguf g;
     size_t size, n, end = 0, data = SIZE_MAX, with;
@@ -267,7 +289,7 @@ static void expect_output(const char* twin, const char* words) {
     FILE* f = open_memstream(&more, &with);
     text[8]++; // the number of tensors
     fwrite(text, 1, end, f);
-    gguf_put_text(f, "output.weight", strlen("output.weight"));
+    gguf_put_text(f, name, strlen(name));
     gguf_put_u32(f, 2);
     gguf_put_u64(f, gguf_tensor(&g, "token_embd.weight")->shape[0]);
     gguf_put_u64(f, gguf_tensor(&g, "token_embd.weight")->shape[1]);
@@ -287,6 +309,25 @@ static void expect_output(const char* twin, const char* words) {
     free(text);
 }
 
+TEST(a_third_dimension_is_refused) { // the data would be longer than the model's tensor
+    Error err;
+    Gguf g;
+    size_t size, data = SIZE_MAX;
+    const uint32_t dims = 3;
+    const uint64_t depth = 2;
+    const size_t tensor = place_of("f16.gguf", "position_embd.weight") + strlen("position_embd.weight");
+    char* text = read_file(MODELS "f16.gguf", &size, &err);
+    if (!text || !gguf_open(&g, MODELS "f16.gguf", &err)) { fatal("%s", err.text); }
+    for (size_t i = 0; i < g.num_tensors; i++) { data = min_size(data, g.tensors[i].offset); }
+    memcpy(text + tensor, &dims, 4);
+    memmove(text + tensor + 28, text + tensor + 20, data - tensor - 28); // there is padding in front of the data
+    memcpy(text + tensor + 20, &depth, 8);
+    expect_refused("f16.gguf", tensor, text + tensor, data - tensor, 0,
+                   "tensor position_embd.weight is (8,7) in 3 dimensions");
+    gguf_close(&g);
+    free(text);
+}
+
 TEST(gguf_files_of_another_model_are_refused) {
     const float epsilon = 1e-6f;
     const size_t after_key = 4, after_length = 4 + 8; // the type; of a string also its length
@@ -294,8 +335,13 @@ TEST(gguf_files_of_another_model_are_refused) {
                  norm = place_of("f16.gguf", "layer_norm_epsilon") + strlen("layer_norm_epsilon") + after_key;
     expect_refused("f16.gguf", kind, "gptj", 4, 0, "general.architecture is 'gptj': only gpt2 is read");
     expect_refused("f16.gguf", norm, &epsilon, 4, 0, "gpt2.attention.layer_norm_epsilon is not 1e-5");
-    expect_output("token_embd.weight", NULL);
-    expect_output("blk.0.ffn_up.weight", "tensor output.weight differs from token_embd.weight");
+    expect_with("output.weight", "token_embd.weight", NULL);
+    expect_with("output.weight", "blk.0.ffn_up.weight", "tensor output.weight differs from token_embd.weight");
+    expect_with("output_norm.weight", "token_embd.weight", "tensor output_norm.weight is there twice");
+    char* name = format("%065d", 0);
+    expect_with(name, "token_embd.weight", "the name of a tensor is empty or has more than 64 bytes");
+    expect_with(name + 1, "token_embd.weight", NULL);
+    free(name);
 }
 
 // Copies a golden folder of shards with text of its index replaced, of the same length.
@@ -448,6 +494,12 @@ TEST(an_average_is_the_mean_of_the_newest_checkpoints) {
         weights[step - 1] = weights_of(folder, &n, &err);
         free(folder);
     }
+    char* newest = format("%s/step_00000004", run);
+    const int lock = open(newest, O_RDONLY | O_DIRECTORY);
+    EXPECT(flock(lock, LOCK_EX) == 0);
+    EXPECT_DEATH(EXIT_RUNTIME, "step_00000004: the run has just removed it", export_average(run, "3", to));
+    close(lock);
+    free(newest);
     export_average(run, "3", to);
     float* mean = weights_of(to, &n, &err);
     for (size_t i = 0; mean && i < n; i++) {
