@@ -30,8 +30,8 @@
 #define END_C
 #endif
 
-// Exit codes of the programs: done, a run-time error, wrong options, a check that failed, a loss that is not finite, a
-// device that computes wrongly.
+// Exit codes of the programs: done, a run-time error, wrong options, a check that failed, a loss that is a spike or not
+// finite, a device that computes wrongly.
 enum { EXIT_DONE = 0, EXIT_RUNTIME = 1, EXIT_USAGE = 2, EXIT_CHECK_FAILED = 3, EXIT_NONFINITE = 4, EXIT_CORRUPT = 5 };
 
 #define ATTR_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
