@@ -85,6 +85,8 @@ help_and_info_answer() {
     grep -q 'total_batch_size' "$dir/out" && note "generate --help lists options of train"
     expect 0 'decayed: 50 tensors, 124318464 parameters' "$train" info --model d12 --seq_len 64
     grep -q 'not decayed: 98 tensors, 121344' "$dir/out" || note "not decayed"
+    grep -q '^wte .* 38597376$' "$dir/out" || note "elements of wte, without padding: $(cat "$dir/out")"
+    grep -q '^  a sequence more  *[1-9]' "$dir/out" || note "memory of a sequence more: $(cat "$dir/out")"
     expect 0 'in bf16, residual stream in bf16 with --batch_size' "$train" info --model L=4,H=4,C=64,T=64,V=512 \
         --dtype bf16 --residual bf16
     expect 0 'gpt2-xl          all' "$train" info --model all
@@ -121,6 +123,8 @@ a_file_of_weights_is_described() {
     must "$train" --model L=1,H=1,C=8,T=123,V=257 --tokenizer bytes $data --max_steps 1 $quiet --out "$dir/run"
     must "$train" export llmc --init "$dir/run/step_00000001" --out "$dir/new/model.bin" # makes the folder
     must "$train" export llmc --init "$dir/run/step_00000001" --out "$dir/model.bin" --force
+    expect 2 'export hf needs --out PATH' "$train" export hf --init "$dir/model.bin"
+    expect 2 'export hf needs --init PATH' "$train" export hf --out "$dir/hf"
     ln -s nowhere "$dir/link"
     expect 2 'link is there already: nothing was written' "$train" export llmc --init "$dir/run/step_00000001" \
         --out "$dir/link" --force
