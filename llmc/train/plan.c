@@ -319,8 +319,8 @@ bool plan_check_memory(const Plan* p, const Comm* comm, Error* err) {
     GPT2 g;
     plan_layout(p, &g);
     const size_t need = plan_bytes(p), available = memory_of_rank(b, comm);
-    const size_t state = plan_state_bytes(p) * (size_t)comm->local_size; // each rank of this machine has as much
-    const size_t host_need = host_bytes(&g) + state, host_available = host_memory_available();
+    const size_t state = plan_state_bytes(p), ranks = (size_t)comm->local_size; // of this machine: each needs as much
+    const size_t host_need = ranks * (host_bytes(&g) + state), host_available = host_memory_available();
     if (!b->is_host && host_need > host_available) {
         return fail(err, "not enough host memory: %.1f MiB are needed, %.1f MiB are available%s", in_mib(host_need),
                     in_mib(host_available), state ? "; --offload none leaves masters and moments on the GPU" : "");

@@ -193,6 +193,21 @@ TEST(state_in_host_memory_leaves_room_on_the_device) {
     process_rank = 0;
 }
 
+TEST(each_rank_of_a_machine_needs_host_memory) {
+    Error err;
+    Comm many = comm_alone();
+    Plan p = plan_of(dtype_fp32, "gpt2");
+    Backend gpu = *p.backend;
+    gpu.is_host = false;
+    gpu.device_memory_available = memory_available;
+    p.backend = &gpu;
+    available = SIZE_MAX;
+    EXPECT(plan_check_memory(&p, &many, &err));
+    many.local_size = 1 << 20; // terabytes of batches and buffers
+    EXPECT(!plan_check_memory(&p, &many, &err) && strstr(err.text, "not enough host memory: ") &&
+           !strstr(err.text, "--offload"));
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // the batch
 
