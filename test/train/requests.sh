@@ -290,8 +290,10 @@ what_a_stop_has_left_is_done_when_the_run_goes_on() {
         cmp -s "$dir/whole.txt" "$dir/stop.txt" || note "other $kind records: $(diff "$dir/whole.txt" "$dir/stop.txt")"
     done
     [ "$(steps_in "$dir/whole")" = "$(steps_in "$dir/stop")" ] || note "kept: $(steps_in "$dir/stop")"
-    must "$train" --resume auto --val_every 0 --threads 1 --out "$dir/longer" # not if it is no longer asked for
-    ! grep -q '"kind":"val","step":2,' "$dir/longer/metrics.jsonl" || note "validated with --val_every 0"
+    must "$train" --resume auto --val_every 0 --sample_every 3 --eval_rules limit:2,every:3 --threads 1 \
+        --out "$dir/longer" # not what is no longer asked for
+    ! grep '"kind":"\(val\|eval\|sample\)","step":2,' "$dir/longer/metrics.jsonl" >"$dir/done" ||
+        note "no longer asked for: $(cat "$dir/done")"
 }
 
 # Stopped in its last validation, a run is not finished. Resumed again, it has one record of this step.
