@@ -33,7 +33,7 @@ void phases_resume(PhaseState* p, long long step, Phases pending);
 void phases_begin(PhaseState* p);
 void phases_close(PhaseState* p);
 
-// Adds the phases that are due after this step, or at the start, to those that are pending.
+// Makes the phases pending that are due after this step, or at the start. Does nothing when called again for a step.
 void phases_add_due(PhaseState* p, long long step);
 
 bool phases_are_pending(const PhaseState* p);

@@ -52,6 +52,12 @@ texts_examples_and_core_are_scored() {
     [ "$(grep -c '"kind":"eval","step":[02],' "$dir/run/metrics.jsonl")" = 46 ] ||
         note "not 46 records: $(grep -c eval "$dir/run/metrics.jsonl")"
     [ "$(grep -c 'CORE: .*of 22 tasks' "$dir/run/log.txt")" = 2 ] || note "CORE is not in log.txt twice"
+    # scores of the last step that cannot be: the run is finished without them
+    must "$train" $small $data --max_steps 1 --val_every 0 --dtype fp16 --loss_scale off --lr 1e3 --warmup_steps 0 \
+        --save_every 0 --out "$dir/wild" --eval_data "$dir/core" --eval_rules limit:1,every:1
+    [ "$(grep -c 'no score: .*the loss is not finite' "$dir/err")" = 22 ] || note "$(tail -n 3 "$dir/err")"
+    [ "$(grep -c 'CORE: ' "$dir/wild/log.txt")" = 1 ] || note "CORE without scores: $(cat "$dir/wild/log.txt")"
+    tail -n 1 "$dir/wild/metrics.jsonl" | grep -q '"reason":"finished"' || note "$(tail -n 1 "$dir/wild/metrics.jsonl")"
 }
 
 evaluating_a_checkpoint_gives_the_loss_of_training() {
