@@ -84,6 +84,9 @@ the_best_and_every_so_many_checkpoints_are_kept() {
     common="$small $data --save_every 1 --val_tokens 64 --keep 1,best"
     must "$train" $common --max_steps 7 --val_every 0 --keep 1,every:3 --out "$dir/every"
     [ "$(steps_in "$dir/every")" = "3 6 7 " ] || note "kept with --keep 1,every:3: $(steps_in "$dir/every")"
+    # a kill may have come before the others were removed: the next start does it, before it saves
+    must "$train" $common --max_steps 8 --val_every 0 --save_every 0 --resume auto --out "$dir/every"
+    [ "$(steps_in "$dir/every")" = "7 " ] || note "kept by the next start with --keep 1,best: $(steps_in "$dir/every")"
     # the rate grows until the loss does too
     must "$train" $common --max_steps 12 --val_every 1 --lr 3 --warmup_steps 12 --out "$dir/best"
     best=$(sed -n 's/.*"kind":"val","step":\([0-9]*\),.*"loss":\([^,}]*\).*/\2 \1/p' "$dir/best/metrics.jsonl" |
@@ -305,13 +308,16 @@ the_last_validation_is_made_up() {
     kill -TERM $pid
     finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
     [ "$(reason_of "$dir/run")" = "stopped SIGTERM" ] || note "reason: $(reason_of "$dir/run")"
+    worse="--max_steps 3 --lr 1e3 --schedule constant --warmup_steps 0"
+    must "$train" --resume "$dir/run/step_00000002" --threads 1 --val_tokens 64 $worse --out "$dir/other"
+    tr -d ' \n' <"$dir/other/step_00000003/state.json" | grep -q '"best":{"step":3,' ||
+        note "step 2, which is elsewhere, is the best"
     for i in 1 2; do
         must "$train" --resume auto --threads 1 --out "$dir/run"
         [ "$(records "$dir/run" | grep -c '"kind":"val","step":2,')" = 1 ] || note "resumed $i: not one validation"
         [ "$(reason_of "$dir/run" | tail -n 1)" = "finished " ] || note "resumed $i: $(reason_of "$dir/run")"
     done
-    must "$train" --resume auto --threads 1 --max_steps 3 --lr 1e3 --schedule constant --warmup_steps 0 \
-        --out "$dir/run"
+    must "$train" --resume auto --threads 1 $worse --out "$dir/run"
     tr -d ' \n' <"$dir/run/step_00000003/state.json" | grep -q '"best":{"step":2,' || note "step 2 is not the best"
 }
 
