@@ -74,6 +74,7 @@ TEST(counts_leave_padding_out_and_vectors_do_not_decay) {
     const TensorCount decayed = tensors_count(&t, true), others = tensors_count(&t, false);
     EXPECT(decayed.tensors == 1 + LAYERS + 1 && decayed.elements == 9 * 7 + LAYERS * 123 + 130);
     EXPECT(others.tensors == 1 + 2 * LAYERS && others.elements == 5 + LAYERS * (64 + 1));
+    EXPECT(tensors_largest(&t) == 2 * 65); // the last row
 }
 
 TEST(rows_of_no_size_take_no_room) {
