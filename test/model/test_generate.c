@@ -139,13 +139,15 @@ typedef struct {
     Candidate best[MOST_TOKENS][3];
 } Written;
 
+static int ending; // a text ends behind a token whose id this divides; 0: behind none
+
 static bool take_token(void* context, const NextToken* token) {
     Written* w = (Written*)context + token->text;
     if (w->count == MOST_TOKENS) { fatal("the text is too long"); }
     w->logprobs[w->count] = token->logprob;
     if (token->best) { memcpy(w->best[w->count], token->best, sizeof w->best[0]); }
     w->ids[w->count++] = token->id;
-    return true;
+    return !ending || token->id % ending;
 }
 
 static void take_end(void* context, size_t text, TextEnd reason) { ((Written*)context)[text].end = reason; }
@@ -168,25 +170,52 @@ static Written* write_texts(GPT2* g, const char* const* prompt, size_t count, co
     return ok ? written : NULL;
 }
 
-// More texts than are generated at once, some longer than the context.
+// More texts than are generated at once, some longer than the context. They end at different times, so that one begins
+// while others of its prompt have left the beginning of their context.
 TEST(a_text_does_not_depend_on_the_others) {
     static const char* const prompts[] = {"a", "abcdefg", "the quick brown fox"};
     enum { PROMPTS = 3, SAMPLES = 7 };
     Error err;
     GenerateOptions o = {.sampling = {.temperature = 1, .top_p = 1, .seed = 3}, .max_tokens = 30, .samples = SAMPLES,
-                         .stops_at_eot = true};
+                         .stops_at_eot = true, .alternatives = 3};
     Written together[PROMPTS * SAMPLES];
+    ending = 16;
     EACH_CPU_BACKEND(b) {
         b->device_open(&ALONE);
         GPT2 g = open_golden(b);
+        int ended[3] = {0};
         o.samples = SAMPLES;
         memcpy(together, write_texts(&g, prompts, PROMPTS, &o, &err), sizeof together);
+        for (int i = 0; i < PROMPTS * SAMPLES; i++) {
+            const Written* w = &together[i];
+            ended[w->end]++;
+            EXPECT((w->end == ENDED_BY_SINK) == (w->count > 0 && w->ids[w->count - 1] % ending == 0));
+        }
+        EXPECT(ended[ENDED_BY_SINK] > 2 && ended[ENDED_BY_LENGTH] > 2);
         EXPECT(memcmp(together[1].ids, together[2].ids, sizeof together[1].ids) != 0);
         for (int p = 0; p < PROMPTS; p++) {
             for (o.samples = 1; o.samples <= SAMPLES; o.samples += SAMPLES - 1) {
                 const Written* alone = write_texts(&g, prompts + p, 1, &o, &err);
                 EXPECT(!memcmp(alone, together + p * SAMPLES, (size_t)o.samples * sizeof *alone));
             }
+        }
+        gpt2_free(&g);
+    }
+    ending = 0;
+}
+
+// Both texts take the same random numbers. Other contexts may give the same tokens, but with other probabilities.
+TEST(a_text_sees_no_more_than_its_context) {
+    static const char* const prompts[] = {"ab", "cb"};
+    Error err;
+    GenerateOptions o = {.sampling = {.temperature = 1, .top_p = 1, .seed = 3}, .max_tokens = 30, .samples = 1,
+                         .alternatives = 3};
+    EACH_CPU_BACKEND(b) {
+        b->device_open(&ALONE);
+        GPT2 g = open_golden(b);
+        for (o.context = 0; o.context <= 2; o.context++) {
+            const Written* w = write_texts(&g, prompts, 2, &o, &err);
+            EXPECT(w[0].count == 30 && !memcmp(&w[0], &w[1], sizeof *w) == (o.context == 1));
         }
         gpt2_free(&g);
     }
