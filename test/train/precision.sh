@@ -8,10 +8,11 @@ scales_of() { records "$1" | sed -n 's/.*"kind":"train".*"loss_scale":\([^,}]*\)
 # Gradients are multiplied and divided by powers of two.
 a_loss_scale_changes_no_bit() {
     common="$small $data --val_every 0 --max_steps 10 --save_every 10 --total_batch_size 256 --grad_clip 1.5"
-    for type in fp32 bf16; do
-        must "$train" $common --dtype $type --out "$dir/$type"
+    for type in fp32 bf16 muon; do
+        [ $type = muon ] && options="--dtype fp32 --optimizer muon" || options="--dtype $type"
+        must "$train" $common $options --out "$dir/$type"
         for scale in 4096 dynamic; do
-            must "$train" $common --dtype $type --loss_scale $scale --out "$dir/$type.$scale"
+            must "$train" $common $options --loss_scale $scale --out "$dir/$type.$scale"
             same_checkpoint "$dir/$type/step_00000010" "$dir/$type.$scale/step_00000010"
             losses "$dir/$type/log.txt" >"$dir/a"
             losses "$dir/$type.$scale/log.txt" | cmp -s - "$dir/a" || note "$type, $scale: other losses or norms"
