@@ -427,6 +427,9 @@ a_run_without_a_good_checkpoint_says_so() {
     expect 4 'has no good checkpoint to go back to' "$train" $often --on_spike stop --save_every 1000 --out "$dir/none"
     expect 4 'The last good checkpoint is' "$train" $often --on_spike stop:2 --out "$dir/two"
     expect 4 '2 bad steps in a row' "$train" $often --on_spike stop:2 --out ''
+    step=$(sed -n 's/.*error: step \([0-9]*\): .*/\1/p' "$dir/err") # the first bad step is that of the checkpoint
+    expect 4 "error: step $step: " "$train" $often --on_spike stop:2 --save_every $((step - 1)) --out "$dir/first"
+    expect 4 "error: step $step: " "$train" --resume auto --threads 1 --out "$dir/first"
     expect 2 'give skip, stop or stop:N' "$train" $often --on_spike '' --out "$dir/wrong"
     expect 2 'scripts/supervise.sh goes back and leaves the data out' "$train" $often --on_spike rewind:9 \
         --out "$dir/wrong"
