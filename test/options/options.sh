@@ -34,6 +34,12 @@ the_loops_of_llmc_s_scripts_end() {
     rm "$dir/log/DONE_00000005" # as a run that was killed between its last save and this file
     must $run -e L=1,H=2,C=16,T=48 -x 5
     [ -f "$dir/log/DONE_00000005" ] || note "a finished run that starts again leaves no file: $(ls "$dir/log")"
+    begin $run -e L=1,H=2,C=16,T=48 -x 100000000 -n 100000000 -o "$dir/stopped"
+    await '^step *2/' "$dir/out" $pid
+    kill -TERM $pid
+    finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+    must $run -e L=1,H=2,C=16,T=48 -x 1 -n 0 -o "$dir/unsaved"
+    ! ls "$dir/stopped" "$dir/unsaved" | grep DONE || note "the file is there without the end, or without a checkpoint"
     must "$train" $small --train_data "$dir/c_train_*.bin" --val_data "" --tokenizer none --model L=1,H=2,C=16,T=48 \
         --max_steps 1 --out "$dir/other"
     [ ! -f "$dir/other/DONE_00000001" ] || note "the file is there without llm.c's letters"
