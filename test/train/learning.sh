@@ -44,6 +44,17 @@ any_split_of_a_batch_gives_the_same_losses() {
     done
 }
 
+# The first of two steps of a warm-up has half the rate.
+the_rates_of_all_parameters_follow_the_schedule() {
+    for kind in adamw muon; do
+        run="$small $data $quiet --optimizer $kind --max_steps 1"
+        must "$train" $run --warmup_steps 2 --embedding_lr 2e-3 --matrix_lr 0.04 --lr 1e-3 --out "$dir/$kind"
+        must "$train" $run --schedule constant --warmup_steps 0 --embedding_lr 1e-3 --matrix_lr 0.02 --lr 5e-4 \
+            --out "$dir/half-$kind"
+        same_checkpoint "$dir/$kind/step_00000001" "$dir/half-$kind/step_00000001"
+    done
+}
+
 # Windows of 32 tokens are cut into sequences of 8, then 16. Unshuffled, they are the data of a run with --seq_len 8, in
 # the same order, so both have the same bits until the length changes.
 sequences_grow_within_the_same_windows() {
