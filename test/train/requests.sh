@@ -27,15 +27,25 @@ replays_change_nothing() {
     same_checkpoint "$dir/0/step_00000006" "$dir/2/step_00000006"
 }
 
-# In the place of a device that breaks: from step 2 on, one of some hundred results of libm's tanhf() is wrong.
+# In the place of a device that breaks: behind AFTER results, from step 2 on, one of some hundred of libm's tanhf() is
+# wrong.
 a_wrong_result_ends_a_run_that_replays() {
     echo '#include <math.h>
-        float tanhf(float x) { static int n; return (float)tanh(x) + (++n > 200000 && n % 509 == 0 ? 0.1f : 0); }' |
+        #include <stdlib.h>
+        float tanhf(float x) {
+            static int n, after;
+            if (n++ == 0) { after = atoi(getenv("AFTER")); }
+            return (float)tanh(x) + (n > after && n % 509 == 0 ? 0.1f : 0);
+        }' |
         ${CC:-cc} -x c -fPIC -shared - -lm -o "$dir/broken.so" || note "the library does not compile"
-    broken="env LD_PRELOAD=$dir/broken.so $train $small $data $quiet --kernels plain --threads 1 --max_steps 4"
+    broken="env AFTER=200000 LD_PRELOAD=$dir/broken.so $train $small $data $quiet --kernels plain --threads 1 --max_steps 4"
     must $broken --replay 0 --out "$dir/unseen"
     expect 5 'step 3: the same micro-batch gave two results' $broken --replay 2 --out "$dir/seen"
     ls "$dir/seen" | grep -q '^step_' && note "a checkpoint was saved"
+    # and in the first step of a start, whatever its number
+    must "$train" $small $data $quiet --kernels plain --threads 1 --max_steps 3 --replay 2 --out "$dir/resumed"
+    expect 5 'step 4: the same micro-batch gave two results' env AFTER=0 LD_PRELOAD="$dir/broken.so" \
+        "$train" --resume auto --threads 1 --max_steps 4 --out "$dir/resumed"
 }
 
 # The folder in which step 50 is to be saved is too small. To save takes longer than steps of eight tokens.
@@ -325,6 +335,7 @@ time_runs_out() {
     must "$train" $small $data $quiet --max_steps 100000000 --save_every 1000000 --max_time 0.0003 --out "$dir/run"
     [ "$(reason_of "$dir/run")" = "stopped --max_time" ] || note "reason: $(reason_of "$dir/run")"
     step=$(steps_in "$dir/run")
+    [ "${step:-0 }" = "$(grep -c '^step' "$dir/out") " ] || note "saved: $step, not the last step"
     must "$train" $small $data $quiet --max_steps $((step + 1)) --resume auto --out "$dir/run"
     [ "$(reason_of "$dir/run" | tail -n 1)" = "finished " ] || note "reason: $(reason_of "$dir/run")"
 }
