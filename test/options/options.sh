@@ -46,6 +46,10 @@ the_loops_of_llmc_s_scripts_end() {
 }
 
 wrong_options_are_named_with_the_right_one() {
+    expect 2 '--max_steps 2000000001 is too many' "$train" $small $data --max_steps 2000000001 \
+        --max_time 0.0001 --out ""
+    expect 2 'steps are too many: give a larger --total_batch_size' "$train" $small $data --total_batch_size 128 \
+        --max_steps 2000000000 --batch_ramp 32:1000000000 --max_time 0.0001 --out ""
     expect 2 'did you mean --batch_size?' "$train" --batchsize 4
     expect 2 'did you mean train?' "$train" trian
     expect 2 'no option --block_size; here it is called --seq_len' "$train" --block_size 64
