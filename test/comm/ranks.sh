@@ -256,16 +256,18 @@ an_overflow_on_one_rank_skips_the_update_of_all() {
 }
 
 # A bit flips in what rank 1 receives: a gradient or, with ZeRO, a weight. Without clipping it changes no other weight.
-# It is noticed when the weights are compared next: every --replay steps, or before a checkpoint, which is not written.
+# It is noticed when the weights are compared next: every --replay steps, before a validation, or before a checkpoint,
+# which is not written.
 # (With ZeRO it happens in the last step before: the next step's all-gather would set the weight right again.)
 a_flipped_bit_is_noticed_and_named() {
     common="$run $data --total_batch_size 256 --batch_size 4 $quiet --max_steps 8 --grad_clip 0"
-    for case in 0:9:2:100:ln_f.weight 1:35:100:8:h.1.ln_1.weight; do # zero:collective:replay:save_every:tensor
+    # zero:collective:replay:save_every:val_every:tensor
+    for case in 0:9:2:0:0:ln_f.weight 0:9:100:0:4:ln_f.weight 1:35:100:8:0:h.1.ln_1.weight; do
         set -- $(echo $case | tr : ' ')
         expect 5 'the weights of rank 1 on ' ranks 2 env LD_PRELOAD="$build/count_collectives.so" FLIP_BIT=$2 \
-            "$train" $common --zero $1 --replay $3 --save_every $4 --out "$dir/$1"
-        grep -q "are not those of rank 0 on .*, first in $5:" "$dir/err" || note "zero $1: $(cat "$dir/err")"
-        ! ls "$dir/$1" | grep -q step_ || note "zero $1: wrong weights were saved"
+            "$train" $common --zero $1 --replay $3 --save_every $4 --val_every $5 --out "$dir/$case"
+        grep -q "are not those of rank 0 on .*, first in $6:" "$dir/err" || note "$case: $(cat "$dir/err")"
+        ! ls "$dir/$case" | grep -q step_ || note "$case: wrong weights were saved"
     done
 }
 
