@@ -95,6 +95,35 @@ TEST(a_residual_stream_in_bf16_takes_half_the_bytes) {
     EXPECT(!p.backend->with_bf16_residual && !find_cpu_backend(dtype_fp32, cpu_generic)->with_bf16_residual);
 }
 
+static size_t no_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
+    (void)params, (void)trains, (void)B, (void)T, (void)C, (void)NH;
+    return 0;
+}
+
+TEST(a_plan_counts_samples_operations_and_on_a_cpu_the_host_s_memory) {
+    Plan p = plan_of(dtype_bf16, "gpt2");
+    MemoryLine line[PLAN_MEMORY_LINES];
+    GPT2 g;
+    const Backend* b = p.backend;
+    Backend other = *b;
+    p.B = 2;
+    p.samples = 0;
+    plan_layout(&p, &g);
+    const size_t none = plan_bytes(&p), model = plan_memory(&p, line);
+    p.samples = 3;
+    EXPECT(plan_bytes(&p) == none + kv_cache_bytes(p.backend, &p.shape, 3, p.sample_capacity));
+    p.samples = 0;
+    p.place = STATE_IN_HOST; // the device has what it needed no more, and the host has it
+    EXPECT(plan_bytes(&p) == plan_memory(&p, line) + (none - model) + plan_state_bytes(&p));
+    p.place = STATE_ON_DEVICE;
+    p.backend = &other;
+    other.operations_bytes = no_bytes;
+    const size_t rest = plan_bytes(&p);
+    EXPECT(none - rest == b->operations_bytes(&g.params_table, true, 2, 128, 768, 12) && none > rest);
+    other.is_host = false;
+    EXPECT(rest - plan_bytes(&p) > 2 * tensors_largest(&g.params_table) * sizeof(float));
+}
+
 // The largest batch fits and the next one does not; more memory never means a smaller one; nor does more recomputation.
 static void check_largest_batch(Plan p) {
     enum { MOST = 300, STEPS = 40, KEEPS = 3 };
@@ -232,6 +261,34 @@ TEST(an_automatic_batch_divides_the_windows_of_a_step) { // at most MAX_AUTO_BAT
     EXPECT(auto_batch(2048, &err) == 1024);
     EXPECT(auto_batch(1026, &err) == 513); // 2 * 513
     EXPECT(auto_batch(1031, &err) == 1);   // a prime
+    process_rank = 0;
+}
+
+// Ranks of a CPU's machine share its memory, of which an eighth is left to others.
+TEST(an_automatic_batch_leaves_memory_to_others) {
+    Error err;
+    Comm comm = comm_alone();
+    Plan p = plan_of(dtype_fp32, "gpt2");
+    Backend small = *p.backend;
+    small.device_memory_available = memory_available;
+    p.backend = &small;
+    const size_t four = bytes_with(p, 4, p.keep) / 7 * 8 + 64;
+    process_rank = 1; // notices are those of rank 0
+    for (int ranks = 1; ranks <= 3; ranks += 2) {
+        comm.local_size = ranks;
+        available = (size_t)ranks * four;
+        for (int B = 4; B >= 2; B -= 2) {
+            p.B = 0;
+            p.total_batch_size = 4 * 128;
+            EXPECT(plan_batch(&p, &comm, &err) && p.B == B);
+            available = (size_t)ranks * (four - 1024);
+        }
+    }
+    p.B = 0;
+    p.total_batch_size = 100;
+    EXPECT(!plan_batch(&p, &comm, &err) && strstr(err.text, "less than one sequence of --seq_len 128"));
+    p.B = 1 << 24;
+    EXPECT(!plan_batch(&p, &comm, &err) && strstr(err.text, "more than a micro-batch can hold: give at most 16777215"));
     process_rank = 0;
 }
 
