@@ -62,6 +62,26 @@ TEST(rules_of_spikes_are_read_or_refused) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
+// options
+
+TEST(options_reach_the_plan) {
+    Error err;
+    Plan p;
+    Config c;
+    config_defaults(&c);
+    EXPECT(plan_parse(&p, dtype_fp32, &c, &err) && !p.zero_init_out && p.phases.test_sets.every == c.val_every);
+    c.init_out = init_out_zero;
+    c.schedule = schedule_wsd_linear;
+    c.decay_frac = 0.75, c.min_lr_frac = 0.5, c.warmup_steps = 11;
+    c.temperature = 0.25, c.top_k = 9, c.top_p = 0.625, c.seed = 5;
+    EXPECT(plan_parse(&p, dtype_fp32, &c, &err) && p.zero_init_out && p.seed == 5);
+    const Schedule* s = &p.schedule;
+    EXPECT(s->kind == schedule_wsd_linear && s->decay_frac == 0.75 && s->min_lr_frac == 0.5 && s->warmup_steps == 11);
+    const Sampling* by = &p.phases.sampling;
+    EXPECT(by->temperature == 0.25 && by->top_k == 9 && by->top_p == 0.625 && by->seed == 5);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
 // memory
 
 // The plan of a default run on the generic CPU backend.
