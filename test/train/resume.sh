@@ -39,6 +39,7 @@ a_batch_ramp_splits_resumes_and_schedules_by_tokens() {
     mkdir "$dir/again"
     cp -r "$dir/run/step_00000040" "$dir/again" # still inside the ramp
     must "$train" --out "$dir/again" --resume auto
+    ! grep 'learning rate goes' "$dir/err" >"$dir/said" || note "no option has changed: $(cat "$dir/said")"
     same_checkpoint "$dir/run/$last" "$dir/again/$last"
     expect 2 'batch_ramp : the run being resumed has 32:6000' "$train" --out "$dir/again" --resume auto --batch_ramp ''
 }
