@@ -100,6 +100,7 @@ bool stream_line(Stream* s, const char** line, size_t* bytes, size_t limit, Erro
 void stream_put_back(Stream* s, size_t bytes) { s->at -= bytes; }
 
 bool stream_skip(Stream* s, uint64_t offset, char* last, Error* err) {
+    const uint64_t place = offset;
     if (offset == 0) { return true; }
     if (s->decompressor.codec == CODEC_NONE && lseek(s->fd, (off_t)(offset - 1), SEEK_SET) >= 0) {
         s->input_at = s->input_bytes = 0;
@@ -115,5 +116,5 @@ bool stream_skip(Stream* s, uint64_t offset, char* last, Error* err) {
         s->at = s->bytes = 0;
         if (!stream_fill(s, &added, err)) { return false; }
     }
-    return fail(err, "%s: ends %" PRIu64 " bytes before the place to go on from", s->path, offset);
+    return fail(err, "%s: its text ends before byte %" PRIu64 ", the place to go on from", s->path, place);
 }

@@ -225,7 +225,6 @@ TEST(bad_documents_are_left_out_only_on_request) {
     free(more);
 }
 
-// Lines longer than memory should hold: text is cut, JSONL is refused or left out.
 // A file of zeros would be tokens of bytes 0.
 TEST(a_file_that_is_no_text_is_taken_only_on_request) {
     char bytes[9000];
@@ -248,6 +247,7 @@ TEST(a_file_that_is_no_text_is_taken_only_on_request) {
     input_bytes = 0;
 }
 
+// Lines longer than memory should hold: text is cut, JSONL is refused or left out.
 TEST(lines_may_be_longer_than_memory) {
     const size_t bytes = MAX_DOCUMENT_BYTES + 3 * CHUNK_BYTES;
     char* line = alloc_or_die(bytes + 1, 1, "a line");
@@ -447,25 +447,36 @@ TEST(resume_within_a_long_document) {
 
 // A record with members missing, or that promises what is not there, is refused and not followed.
 TEST(damaged_records_are_refused) {
-    static const char* const next = "\"next\": {\"input\": 9, \"offset\": 0, \"line\": 0, \"inside_document\": false, "
-                                    "\"skip\": 0}";
+    static const char damaged[] = "damaged.json: damaged: use --force", next[] =
+        "{\"made_from\": %s, \"val_size\": 5, \"shards\": [5], \"next\": {%s, \"inside_document\": false}}";
     write_short_texts();
     const char* arguments = "--out damaged --tokenizer bytes --val_size 5 a.txt b.txt";
     EXPECT_RUN(0, "17 tokens", arguments);
     char* path = test_path("damaged.json");
     json_t* whole = json_load_file(path, 0, NULL);
     char* made_from = json_dumps(json_object_get(whole, "made_from"), 0);
-    static const char* const words[] = {"made from something else", "damaged", "damaged", "damaged", "damaged"};
-    char* records[] = {
-        format("{\"made_from\": {}, \"shards\": []}"),
-        format("{\"made_from\": %s, \"shards\": []}", made_from),
-        format("{\"made_from\": %s, \"shards\": {}, \"complete\": true}", made_from),
-        format("{\"made_from\": %s, \"val_size\": 5, \"shards\": [], \"complete\": true}", made_from),
-        format("{\"made_from\": %s, \"val_size\": 5, \"shards\": [5], %s}", made_from, next)};
+    const struct {
+        char* record;
+        const char* words;
+    } records[] = {
+        {format("{\"made_from\": {}, \"shards\": []}"), "made from something else"},
+        {format("{\"made_from\": %s, \"shards\": []}", made_from), damaged},
+        {format("{\"made_from\": %s, \"shards\": {}, \"complete\": true}", made_from), damaged},
+        {format("{\"made_from\": %s, \"val_size\": 5, \"shards\": [], \"complete\": true}", made_from), damaged},
+        {format("{\"made_from\": %s, \"val_size\": 5, \"shards\": [5], \"complete\": true}", made_from), damaged},
+        {format(next, made_from, "\"input\": 3, \"offset\": 0, \"line\": 0, \"skip\": 0"), damaged},
+        {format(next, made_from, "\"input\": -1, \"offset\": 0, \"line\": 0, \"skip\": 0"), damaged},
+        {format(next, made_from, "\"input\": 0, \"offset\": -1, \"line\": 0, \"skip\": 0"), damaged},
+        {format(next, made_from, "\"input\": 0, \"offset\": 0, \"line\": 0, \"skip\": -1"), damaged},
+        {format(next, made_from, "\"input\": 0, \"offset\": 0, \"line\": 0, \"skip\": 0, \"current\": 1"), damaged},
+        {format(next, made_from, "\"input\": 0, \"offset\": 0, \"line\": 0, \"skip\": 0, \"sources\": []"), damaged},
+        {format(next, made_from, "\"input\": 2, \"offset\": 0, \"line\": 0, \"skip\": 0"), damaged}, // nothing is left
+        {format(next, made_from, "\"input\": 0, \"offset\": 1000, \"line\": 0, \"skip\": 0"),
+         "a.txt: its text ends before byte 1000, the place to go on from"}};
     for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
-        write_text("damaged.json", records[i]);
-        EXPECT_RUN(1, words[i], arguments);
-        free(records[i]);
+        write_text("damaged.json", records[i].record);
+        EXPECT_RUN(1, records[i].words, arguments);
+        free(records[i].record);
     }
     EXPECT_RUN(0, "17 tokens", "--force --out damaged --tokenizer bytes --val_size 5 a.txt b.txt");
     free(made_from);
