@@ -28,14 +28,14 @@ static void vocab_free(Vocab* v) {
     json_decref(v->ids);
 }
 
-// Names token `id`, which may have that name already.
+// Names the token of the id that is `value`.
 static bool vocab_name(Vocab* v, const char* name, const json_t* value, Error* err) {
     const json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
     if (id < 0 || id >= v->count) {
         return fail(err, "%s: token \"%.60s\" should have an id from 0 to %d, one for each token", v->path,
                     name, v->count - 1);
     }
-    if (v->name[id] && strcmp(v->name[id], name)) {
+    if (v->name[id]) {
         return fail(err, "%s: tokens \"%.60s\" and \"%.60s\" have the same id, %d", v->path, v->name[id],
                     name, (int)id);
     }
