@@ -152,7 +152,7 @@ bool dataset_open(Dataset* d, const char* option, const char* patterns, TokenHea
         d->window = alloc_or_die((size_t)T + 1, sizeof *d->window, "a window of tokens");
     }
     ok = ok && dataset_add_all(d, err);
-    if (ok && process_rank == 0) { dataset_warn(d, option); }
+    if (ok) { dataset_warn(d, option); }
     globfree(&found);
     if (!ok) { dataset_close(d); }
     return ok;

@@ -50,7 +50,7 @@ bool dataset_check_file(Dataset* d, int i, Error* err);
 bool dataset_exists(const char* option, const char* patterns, Error* err);
 
 // Sets *found to true if `token`, other than as the first token of a file, is in the first file or among the first or
-// last 32,768 tokens of another. Reads the ends first. Fails if a file cannot be read.
+// last 32,768 tokens of another. Fails if a file cannot be read.
 bool dataset_find(Dataset* d, int token, bool* found, Error* err);
 
 // Reads window number `window` < num_windows in the order of the files: tokens (T), targets (T). Fails if a shard has
