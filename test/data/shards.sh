@@ -4,7 +4,8 @@
 corpus
 
 bad_data_is_named() {
-    expect 1 'nothing_*.bin' "$train" $small --train_data "$dir/nothing_*.bin" --val_data "" --out ""
+    expect 1 'nothing_*.bin' "$train" $small --train_data "$dir/nothing_*.bin" --val_data "" --out "$dir/none"
+    [ ! -e "$dir/none" ] || note "a folder of a run without data"
     head -c 5000 "$root/corpus_train_000001.bin" >"$dir/short.bin"
     expect 1 "$dir/short.bin" "$train" $small --train_data "$dir/short.bin" --val_data "" --out ""
     head -c 5000 /dev/urandom >"$dir/foreign.bin"
@@ -48,16 +49,20 @@ data_of_another_tokenizer_is_refused() {
 missing_and_repeated_shards_are_named() {
     cp "$root/corpus_train_000001.bin" "$dir/part_000001.bin"
     cp "$root/corpus_train_000001.bin" "$dir/part_000004.bin"
+    cp "$root/corpus_val_000000.bin" "$dir/part_000006.bin"
     must "$train" $small --train_data "$dir/part_*.bin" --val_data "" --max_steps 1 --out ""
     grep -q '2 shards are missing between .*/part_000001.bin and .*/part_000004.bin$' "$dir/err" ||
         note "no word of the missing shards: $(cat "$dir/err")"
+    grep -q '1 shard is missing between .*/part_000004.bin and .*/part_000006.bin$' "$dir/err" ||
+        note "no word of the missing shard: $(cat "$dir/err")"
     grep -q '/part_000004.bin begins, ends and is as long as .*/part_000001.bin: ' "$dir/err" ||
         note "no word of the copy: $(cat "$dir/err")"
     rm "$dir/part_000004.bin"
+    mv "$dir/part_000006.bin" "$dir/port_000006.bin" # of another set
     for i in 1 10 11; do cp "$root/corpus_val_000000.bin" "$dir/plain_$i.bin"; done # 2 to 9 may have the other length
     must "$train" $small --train_data "$dir/plain_*.bin" --val_data "" --max_steps 1 --out ""
     grep -q 'missing between' "$dir/err" && note "numbers of other lengths compared: $(cat "$dir/err")"
-    must "$train" $small --train_data "$dir/part_*.bin $root/corpus_val_*.bin" --val_data "" --max_steps 1 --out ""
+    must "$train" $small --train_data "$dir/p[ao]rt_*.bin" --val_data "" --max_steps 1 --out ""
     grep -q warning "$dir/err" && note "a warning of sound shards: $(cat "$dir/err")"
 }
 

@@ -40,14 +40,15 @@ static Dataset open_or_die(const char* patterns, int T) {
     return d;
 }
 
-// Writes a shard of `count` ones with a 7 at position `at`; returns true if dataset_find() finds the 7.
-static bool is_found(size_t count, size_t at) {
+// Writes two shards, of `count` zeros and of ones, with a 7 at position `at` of one; returns true if dataset_find() finds the 7.
+static bool is_found(int shard, size_t count, size_t at) {
     Error err;
-    char* path = test_path("find.bin");
     uint16_t* tokens = (uint16_t*)alloc_or_die(count, sizeof *tokens, "tokens");
-    for (size_t i = 0; i < count; i++) { tokens[i] = i == at ? 7 : 1; }
-    put_shard(path, tokens, count);
-    Dataset d = open_or_die(path, 16);
+    for (int s = 0; s < 2; s++) {
+        for (size_t i = 0; i < count; i++) { tokens[i] = s == shard && i == at ? 7 : (uint16_t)s; }
+        put_shard(test_path(s ? "find_1.bin" : "find_0.bin"), tokens, count);
+    }
+    Dataset d = open_or_die(test_path("find_?.bin"), 16);
     bool found = false;
     if (!dataset_find(&d, 7, &found, &err)) { fatal("%s", err.text); }
     dataset_close(&d);
@@ -55,10 +56,14 @@ static bool is_found(size_t count, size_t at) {
     return found;
 }
 
-TEST(a_token_is_looked_for_in_all_of_a_single_file) {
-    EXPECT(is_found(100000, 1) && is_found(100000, 32767) && is_found(100000, 67232) && is_found(100000, 99999));
-    EXPECT(!is_found(100000, 0) && is_found(100000, 32768) && is_found(100000, 67231));
-    EXPECT(is_found(17, 16) && is_found(17, 1) && !is_found(17, 0)); // shorter than an end
+TEST(a_token_is_looked_for_in_the_first_file_and_at_the_ends_of_others) {
+    for (int shard = 0; shard < 2; shard++) {
+        EXPECT(!is_found(shard, 100000, 0) && is_found(shard, 100000, 1) && is_found(shard, 100000, 32767));
+        EXPECT(is_found(shard, 100000, 32768) == !shard && is_found(shard, 100000, 67231) == !shard);
+        EXPECT(is_found(shard, 100000, 67232) && is_found(shard, 100000, 99999));
+        EXPECT(is_found(shard, 50000, 32768) && is_found(shard, 50000, 49999)); // the ends overlap
+        EXPECT(is_found(shard, 17, 16) && is_found(shard, 17, 1) && !is_found(shard, 17, 0)); // shorter than an end
+    }
 }
 
 static void expect_no_dataset(const char* patterns, int T, const char* words) {
@@ -123,11 +128,11 @@ TEST(patterns_are_joined_and_sorted) {
 TEST(records_beside_shards_are_passed_over) {
     Error err;
     char *pattern = make_shards("beside", sizes, SHARDS), *all = test_path("beside/*");
-    char* record = test_path("beside/part_val.json");
+    char *record = test_path("beside/part_val.json"), *sums = test_path("beside/part.b2sums");
     Dataset d = open_or_die(pattern, T);
     const uint64_t hash = d.hash;
     dataset_close(&d);
-    EXPECT(write_file_atomically(record, "{}", 2, &err));
+    EXPECT(write_file_atomically(record, "{}", 2, &err) && write_file_atomically(sums, "0", 1, &err));
     d = open_or_die(all, T);
     EXPECT(d.num_files == SHARDS && d.hash == hash);
     dataset_close(&d);
@@ -167,34 +172,40 @@ TEST(hash_tells_data_apart) {
     dataset_close(&d);
     for (int i = 0; i < N; i++) { tokens[i] = token_at(9, (size_t)i); }
     put_shard(path, tokens, N);
-    uint64_t hashes[8];
+    uint64_t hashes[8], content[8]; // of all, of the shard
     const size_t changed[4] = {N, 0, N - 1, N - 30000}; // the first: no change
     for (int i = 0; i < 4; i++) {
         if (changed[i] < N) { tokens[changed[i]] ^= 1; }
         put_shard(path, tokens, N);
         d = open_or_die(pattern, T - i); // the hash does not depend on T
         hashes[i] = d.hash;
+        content[i] = d.files[1].content;
         dataset_close(&d);
     }
     put_shard(path, tokens, N - 1);
     d = open_or_die(pattern, T);
     hashes[4] = d.hash;
+    content[4] = d.files[1].content;
     dataset_close(&d);
     char* renamed = test_path("hash/part_001x.bin"); // in the same place of the order
     EXPECT(rename(path, renamed) == 0);
     d = open_or_die(pattern, T);
     hashes[5] = d.hash;
+    content[5] = d.files[1].content;
     dataset_close(&d);
     memset(tokens, 0, sizeof tokens);
     for (int i = 6; i < 8; i++) { // more of the same in the middle
         put_shard(renamed, tokens, (size_t)(N - i));
         d = open_or_die(pattern, T);
         hashes[i] = d.hash;
+        content[i] = d.files[1].content;
         dataset_close(&d);
     }
     for (int i = 0; i < 8; i++) {
         EXPECT(hashes[i] != small);
-        for (int j = 0; j < i; j++) { EXPECT(hashes[i] != hashes[j]); }
+        for (int j = 0; j < i; j++) {
+            EXPECT(hashes[i] != hashes[j] && (content[i] == content[j]) == (i == 5 && j == 4)); // only the name changed
+        }
     }
     free(pattern);
     pattern = make_shards("hash elsewhere", sizes, SHARDS); // the same data in another folder
@@ -528,6 +539,44 @@ TEST(errors_of_the_thread_end_the_program) {
     pattern = make_shards("damaged", sizes, SHARDS);
     EXPECT_DEATH(EXIT_RUNTIME, "part_003.bin: the file was cut short", read_damaged(pattern, path));
     free(path);
+    free(pattern);
+}
+
+static void request(const char* pattern, int rows, int times) {
+    Opened o;
+    open_loader(&o, pattern, DATA_IN_ORDER, 4);
+    for (int i = 0; i < times; i++) { dataloader_request(&o.loader, 0, rows); }
+    if (!times) { dataloader_wait(&o.loader); }
+}
+
+TEST(wrong_requests_end_the_program) {
+    char* pattern = make_shards("requests", sizes, SHARDS);
+    Dataset d = open_or_die(pattern, T);
+    DataLoader loader;
+    EXPECT_DEATH(EXIT_RUNTIME, "asked for 0 rows, of 4", request(pattern, 0, 1));
+    EXPECT_DEATH(EXIT_RUNTIME, "asked for 5 rows, of 4", request(pattern, 5, 1));
+    EXPECT_DEATH(EXIT_RUNTIME, "too many batches ahead", request(pattern, 4, LOADER_AHEAD + 1));
+    EXPECT_DEATH(EXIT_RUNTIME, "nothing was asked", request(pattern, 4, 0));
+    EXPECT_DEATH(EXIT_RUNTIME, "268435456 rows of 8 tokens are more than a batch can hold",
+                 dataloader_open(&loader, &d, DATA_IN_ORDER, SEED, NULL, 1 << 28, NULL));
+    dataset_close(&d);
+    free(pattern);
+}
+
+// A signal to the process stays for the main thread, also where that one blocks it: another thread would die of it.
+TEST(the_thread_takes_no_signals) {
+    Opened o;
+    sigset_t one;
+    int got = 0;
+    char* pattern = make_shards("signals", sizes, SHARDS);
+    open_loader(&o, pattern, DATA_IN_ORDER, 4);
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    EXPECT(sigprocmask(SIG_BLOCK, &one, NULL) == 0 && kill(getpid(), SIGUSR1) == 0);
+    dataloader_request(&o.loader, 0, 4);
+    dataloader_wait(&o.loader);
+    EXPECT(sigwait(&one, &got) == 0 && got == SIGUSR1 && sigprocmask(SIG_UNBLOCK, &one, NULL) == 0);
+    close_loader(&o);
     free(pattern);
 }
 

@@ -54,6 +54,14 @@ TEST(shards_are_compared_with_the_tokenizer_of_their_record) {
     tokenizer_free(&bytes);
 }
 
+// A socket exists, and cannot be opened.
+TEST(a_record_that_cannot_be_read_is_an_error) {
+    Error err;
+    put_id("n_train_000001.bin", 200, 0);
+    EXPECT(mknod(test_path("n.json"), S_IFSOCK | 0600, 0) == 0);
+    EXPECT(!check("n_*.bin", "bytes", NULL, &err) && strstr(err.text, "/n.json: "));
+}
+
 // As of llm.c's downloads. A file of the record's name may be anything.
 TEST(shards_without_a_record_are_compared_by_their_ids) {
     Error err;

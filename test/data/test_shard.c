@@ -108,9 +108,10 @@ TEST(shards_are_compared_with_their_checksums) {
     bool has_sum = true;
     char hex[BLAKE2B_HEX + 1], *path = test_path("c_train_000001.bin"),
          *list = shard_record_path(path, ".b2sums");
-    const char* const others[] = {"c_train_00001.bin", "c.bin", "c_test_000001.bin", "c_train_000001.bib"};
+    const char* const others[] = {"c_train_00001.bin", "c.bin", "c_test_000001.bin", "c_train_000001.bib",
+                                  "c_train_00000x.bin"};
     EXPECT(strstr(list, "/c.b2sums"));
-    for (int i = 0; i < 4; i++) { EXPECT(!shard_record_path(others[i], ".b2sums")); }
+    for (int i = 0; i < 5; i++) { EXPECT(!shard_record_path(others[i], ".b2sums")); }
     EXPECT(shard_create(&w, path, &err) && shard_write(&w, (const uint16_t[]){1, 2, 3}, 3, &err) &&
            shard_commit(&w, hex, &err));
     EXPECT(shard_verify_sum(path, &has_sum, &err) && !has_sum);
@@ -143,6 +144,21 @@ TEST(a_shard_that_reads_back_otherwise_is_not_committed) {
         EXPECT(strstr(err.text, places[i] < size ? "reads back otherwise" : "promises"));
         EXPECT(!path_exists(path));
     }
+    const uint16_t right[] = {1, 2}, exchanged[] = {2, 1};
+    EXPECT(shard_create(&w, path, &err) && shard_write(&w, right, 2, &err) && fflush(w.file) == 0);
+    EXPECT(pwrite(fileno(w.file), exchanged, sizeof exchanged, SHARD_HEADER_BYTES) == sizeof exchanged);
+    EXPECT(!shard_commit(&w, hex, &err) && strstr(err.text, "reads back otherwise"));
+}
+
+TEST(a_shard_does_not_take_more_tokens_than_its_header_can_count) {
+    const uint16_t tokens[2] = {1, 2};
+    ShardWriter w;
+    Error err;
+    char* path = test_path("most.bin");
+    EXPECT(shard_create(&w, path, &err));
+    w.num_tokens = SHARD_MAX_TOKENS - 1; // as if they were there
+    EXPECT(shard_write(&w, tokens, 1, &err) && w.num_tokens == SHARD_MAX_TOKENS);
+    EXPECT(!shard_write(&w, tokens, 1, &err) && strstr(err.text, "most.bin: a shard holds at most 2147483647 tokens"));
 }
 
 TEST(file_cut_short_while_open) {
