@@ -254,7 +254,8 @@ static void add_pairs(Trainer* t, int which, uint16_t x) {
 
 static void take_count(Trainer* t, uint32_t key, uint64_t amount) {
     Pair* p = pair_slot(&t->pairs, key);
-    if (p->key == NO_PAIR || p->count == 0) { return; } // it would have been too long
+    // There is none that would have been too long, and none of the pair that is merged, as of aa in aaa.
+    if (p->key == NO_PAIR || p->count == 0) { return; }
     p->count -= amount;
     if (p->count == 0) { pair_forget(p); }
 }

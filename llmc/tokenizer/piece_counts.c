@@ -227,8 +227,8 @@ Pieces piece_counts_finish(PieceCounts* p, size_t max_bytes) {
     while (pieces.least > 1 && bytes + sizes->bytes[pieces.least - 1] <= max_bytes) {
         bytes += sizes->bytes[--pieces.least];
     }
-    if (pieces.least > 1) { // a twentieth of the room is left for chance
-        pieces.share = 0.95 * (double)(max_bytes - min_size(max_bytes, bytes)) / (double)sizes->bytes[pieces.least - 1];
+    if (pieces.least > 1 && bytes < max_bytes) { // a twentieth of the room is left for chance
+        pieces.share = 0.95 * (double)(max_bytes - bytes) / (double)sizes->bytes[pieces.least - 1];
     }
     for (int i = 0; i < parts; i++) {
         if (is_spilled) { t = read_part(p, i); }

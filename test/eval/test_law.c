@@ -54,6 +54,87 @@ TEST(intervals_hold_nine_times_of_ten) {
     EXPECT(inside_E >= SETS * 9 / 10);
 }
 
+// Four sizes and lengths of four runs each: without one of them the others can still be fitted.
+static int square(LawRun run[16]) {
+    LawRun all[64];
+    grid(all, 0.01, 3);
+    for (int i = 0; i < 16; i++) { run[i] = all[i / 4 * 5 + i % 4]; }
+    return 16;
+}
+
+// Expects that the errors of a fit's refits have those of each run that was left out, by the law of the others, with the
+// sign `sign`.
+static void expect_errors(const LawFit* fit, const LawRun* run, int count, bool (*left_out)(const LawRun*), int sign) {
+    static LawFit others;
+    LawRun left[64] = {{0}};
+    Error err;
+    int n = 0;
+    for (int i = 0; i < count; i++) {
+        if (!left_out(&run[i])) { left[n++] = run[i]; }
+    }
+    EXPECT(law_fit(&others, left, n, 1, &err));
+    for (int i = 0; i < count; i++) {
+        const double error = log(run[i].loss / law_loss(&others.best, run[i].parameters, run[i].tokens));
+        bool found = !left_out(&run[i]);
+        for (int b = 0; b < LAW_REFITS; b++) { found = found || fabs(fit->error[b] - sign * error) < 1e-6; }
+        EXPECT(found);
+    }
+}
+
+static bool is_smallest(const LawRun* r) { return r->parameters == 2e4; }
+static bool is_longest(const LawRun* r) { return r->tokens == 2e6; }
+
+// Each size and each length is left out in turn; the errors of a forecast are those of its runs, up or down.
+TEST(errors_are_those_of_runs_whose_size_or_length_was_left_out) {
+    static LawFit fit;
+    LawRun run[64];
+    Error err;
+    const int count = square(run);
+    double residuals = 0, distinct[LAW_REFITS], squares = 0;
+    int num_distinct = 0;
+    EXPECT(law_fit(&fit, run, count, 1, &err));
+    for (int sign = -1; sign <= 1; sign += 2) {
+        expect_errors(&fit, run, count, is_smallest, sign);
+        expect_errors(&fit, run, count, is_longest, sign);
+    }
+    for (int i = 0; i < count; i++) {
+        residuals += pow(log(run[i].loss / law_loss(&fit.best, run[i].parameters, run[i].tokens)), 2);
+    }
+    EXPECT_NEAR(fit.scatter, sqrt(residuals / (count - LAW_NUM)), 1e-9);
+    for (int b = 0; b < LAW_REFITS; b++) {
+        int k = 0;
+        while (k < num_distinct && distinct[k] != fabs(fit.error[b])) { k++; }
+        if (k == num_distinct) { squares += pow(distinct[num_distinct++] = fabs(fit.error[b]), 2); }
+    }
+    EXPECT(num_distinct == 2 * count);
+    EXPECT_NEAR(fit.left_out, sqrt(squares / num_distinct), 1e-9);
+}
+
+static double alpha_of(const Law* law, const void* context) {
+    (void)context;
+    return law->x[LAW_ALPHA];
+}
+
+TEST(a_fortieth_of_the_refits_lies_beyond_each_end) {
+    static LawFit fit;
+    LawRun run[64];
+    Error err;
+    int below = 0, above = 0;
+    EXPECT(law_fit(&fit, run, square(run), 1, &err));
+    const Interval alpha = law_interval(&fit, alpha_of, NULL);
+    for (int b = 0; b < LAW_REFITS; b++) {
+        below += fit.refit[b].x[LAW_ALPHA] < alpha.low;
+        above += fit.refit[b].x[LAW_ALPHA] > alpha.high;
+    }
+    EXPECT(alpha.value == fit.best.x[LAW_ALPHA] && below == LAW_REFITS / 40 && above == LAW_REFITS / 40);
+}
+
+TEST(a_floor_that_runs_cannot_tell_from_0_is_0) {
+    const Law small = {{-14, 6, 0.35, 5.5, 0.37}};
+    EXPECT(law_floor(&small) == 0);
+    EXPECT_NEAR(law_floor(&TRUE_LAW), exp(0.5), 1e-15);
+}
+
 TEST(best_size_has_the_lowest_loss) {
     const double flops = 1e16, best = law_best_size(&TRUE_LAW, flops);
     const double lowest = law_loss(&TRUE_LAW, best, flops / 6 / best);
@@ -61,12 +142,16 @@ TEST(best_size_has_the_lowest_loss) {
     EXPECT(lowest < law_loss(&TRUE_LAW, best / 1.05, flops / 6 / best * 1.05));
 }
 
-TEST(runs_of_one_size_are_refused) {
+TEST(too_few_runs_sizes_or_lengths_are_refused) {
     static LawFit fit;
-    LawRun run[64];
+    LawRun run[64], few[8];
     Error err;
     EXPECT(!law_fit(&fit, run, grid(run, 0.01, 1) / 5, 1, &err));
     EXPECT(strstr(err.text, "5 runs of 1 size and 5 lengths"));
+    for (int i = 0; i < 8; i++) { few[i] = run[i / 2 * 5 + i % 2]; }
+    EXPECT(!law_fit(&fit, few, 8, 1, &err) && strstr(err.text, "8 runs of 4 sizes and 2 lengths"));
+    for (int i = 0; i < 6; i++) { few[i] = run[i / 2 * 5 + (i % 2 ? i / 2 : 4)]; }
+    EXPECT(!law_fit(&fit, few, 6, 1, &err) && strstr(err.text, "6 runs of 3 sizes and 4 lengths"));
 }
 
 TEST(runs_that_follow_no_law_are_refused) {

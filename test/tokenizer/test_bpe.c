@@ -167,6 +167,27 @@ TEST(pieces_are_counted) {
     pieces_free(&p);
 }
 
+// " a" 5000 times, " b" 4097 times, more than are told apart; a word longer than a block of the table's memory.
+TEST(pieces_that_come_often_or_are_long_are_counted) {
+    enum { A = 5000, B = 4097, WORDS = 2 * (A + B), SHORT = 257, LONG = (1 << 20) + 10 };
+    char* text = alloc_or_die(WORDS + SHORT + LONG + 1, 1, "a text");
+    char *shorter = text + WORDS, *longer = shorter + SHORT;
+    const char* texts[] = {text};
+    for (int i = 0; i < A + B; i++) { memcpy(text + 2 * i, i < A ? " a" : " b", 2); }
+    memset(shorter, 'x', SHORT + LONG);
+    *shorter = *longer = ' ';
+    for (int tight = 0; tight < 2; tight++) {
+        Pieces p = count(texts, 1, tight ? 0 : PLENTY, PLENTY);
+        EXPECT(p.count == 4 && p.least == 1 && p.num_bytes == 4 + SHORT + LONG);
+        EXPECT(times_of(&p, " a") == A && times_of(&p, " b") == B && times_of(&p, longer) == 1);
+        pieces_free(&p);
+        p = count(texts, 1, tight ? 0 : PLENTY, 5); // room for one of the two
+        EXPECT(p.count == 1 && p.least == 4096 && p.share == 0);
+        pieces_free(&p);
+    }
+    free(text);
+}
+
 // 2000 words of four letters, each once: about as many as there is room for, whichever tables they were counted in.
 TEST(of_pieces_that_came_equally_often_a_part_is_taken) {
     enum { WORDS = 2000, ROOM = 6 * 900 };
@@ -185,6 +206,27 @@ TEST(of_pieces_that_came_equally_often_a_part_is_taken) {
     pieces_free(&p);
     pieces_free(&spilled);
 }
+
+// Returns the bytes of the longest token that is learnt from a word of random letters.
+static int longest_token(size_t letters) {
+    enum { MOST = 300 };
+    BpeMerge merges[MOST];
+    char word[MOST] = "";
+    const char* texts[] = {word};
+    int bytes[256 + MOST], longest = 1;
+    for (size_t i = 0; i < letters; i++) { word[i] = (char)('a' + rng_u64(2, RNG_TEST, i) % 26); }
+    Pieces p = count(texts, 1, PLENTY, PLENTY);
+    const int n = bpe_train(merges, MOST, &p);
+    for (int i = 0; i < 256; i++) { bytes[i] = 1; }
+    for (int i = 0; i < n; i++) {
+        bytes[256 + i] = bytes[merges[i].left] + bytes[merges[i].right];
+        longest = max_int(longest, bytes[256 + i]);
+    }
+    pieces_free(&p);
+    return longest;
+}
+
+TEST(a_token_has_at_most_255_bytes) { EXPECT(longest_token(255) == 255 && longest_token(256) < 256); }
 
 TEST(no_pair_is_left) {
     const char* texts[] = {"aaaa b c"};

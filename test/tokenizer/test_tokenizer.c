@@ -74,6 +74,7 @@ TEST(vocabulary_is_gpt2s) {
     const char* token = tokenizer_token(&t, t.eot, &bytes);
     EXPECT(bytes == 13 && memcmp(token, "<|endoftext|>", 13) == 0);
     EXPECT(tokenizer_token(&t, -1, &bytes) == NULL && tokenizer_token(&t, 50257, &bytes) == NULL);
+    EXPECT(tokenizer_hash(&t) == 0x7402cb2de4d50b87); // records of ./prepare have it
     free(file);
     tokenizer_free(&t);
 }
@@ -230,7 +231,7 @@ TEST(bytes_tokenizer) {
     TokenList list = token_list();
     char text[256];
     for (int b = 0; b < 256; b++) { text[b] = (char)b; }
-    EXPECT(t.vocab_size == 257 && t.eot == 256);
+    EXPECT(t.vocab_size == 257 && t.eot == 256 && tokenizer_hash(&t) == 0x7b8881be4a0fb693);
     EXPECT(tokenizer_encode(&t, text, 256, &list) == 256);
     for (int b = 0; b < 256; b++) { EXPECT(list.ids[b] == b); }
     EXPECT(decodes_to(&t, &list, text, 256));
