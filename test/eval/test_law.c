@@ -165,10 +165,15 @@ TEST(runs_that_follow_no_law_are_refused) {
     for (int i = 0; i < count; i++) { run[i].loss = 3; }
     EXPECT(!law_fit(&fit, run, count, 1, &err));
     EXPECT(strstr(err.text, "25 runs that follow no law of this form"));
+    const Law steep = {{0.5, 6 * log(2e4), 6, 5.5, 0.37}}, steep_in_length = {{0.5, 6, 0.35, 6 * log(2.5e5), 6}};
+    for (int i = 0; i < count; i++) { run[i].loss = law_loss(&steep, run[i].parameters, run[i].tokens); }
+    EXPECT(!law_fit(&fit, run, count, 1, &err) && strstr(err.text, "exponents would be 6 for parameters and 0.37 for"));
+    for (int i = 0; i < count; i++) { run[i].loss = law_loss(&steep_in_length, run[i].parameters, run[i].tokens); }
+    EXPECT(!law_fit(&fit, run, count, 1, &err) && strstr(err.text, "would be 0.35 for parameters and 6 for tokens"));
 }
 
-// Sizes help only the shortest runs: losses of nine runs of 40, 80 and 160 steps with one rate.
-TEST(a_law_without_an_effect_of_size_is_refused) {
+// Sizes help only the shortest runs, and lengths then the smallest models: losses of nine runs of 40, 80 and 160 steps with one rate.
+TEST(a_law_without_an_effect_of_size_or_length_is_refused) {
     static const double loss[9] = {3.8587, 3.4832, 3.4154, 3.5946, 3.4516, 3.2912, 3.4793, 3.4556, 3.3966};
     static LawFit fit;
     LawRun run[9];
@@ -176,6 +181,9 @@ TEST(a_law_without_an_effect_of_size_is_refused) {
     for (int i = 0; i < 9; i++) { run[i] = (LawRun){10700 * pow(2.5, i / 3), 10240 << i % 3, loss[i]}; }
     EXPECT(!law_fit(&fit, run, 9, 1, &err));
     EXPECT(strstr(err.text, "finds no effect of their parameters"));
+    for (int i = 0; i < 9; i++) { run[i] = (LawRun){run[i].tokens, run[i].parameters, loss[i]}; }
+    EXPECT(!law_fit(&fit, run, 9, 1, &err));
+    EXPECT(strstr(err.text, "finds no effect of their tokens"));
 }
 
 // As those of refits can be.
