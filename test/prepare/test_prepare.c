@@ -199,14 +199,20 @@ TEST(folders_and_patterns_give_their_files_in_order) {
     write_text("many/.hidden.txt", "no");
     write_text("many/deep/merges.txt", "no");
     write_text("many/deep/tokenizer.json", "{}");
+    EXPECT(make_directories(test_path("many/vocab"), &err));
+    write_text("many/vocab/merges.txt", "no");
+    write_text("many/vocab/vocab.json", "{}");
+    write_text("many/merges.txt", "m"); // of no tokenizer
     EXPECT_RUN(0, "", "--force --out many1 --tokenizer bytes --val_size 1 many");
-    expect_documents("many1", 1, "#b#c#d");
+    expect_documents("many1", 1, "#b#c#d#m");
     write_text("z.txt", "z");
     EXPECT_RUN(0, "", "--force --out many1 --tokenizer bytes --val_size 1 z.txt many/*.[jt]* many/deep/");
-    expect_documents("many1", 1, "#z#b#c#i#d");
+    expect_documents("many1", 1, "#z#b#c#i#m#d");
     folder = test_path("none");
     EXPECT(make_directories(folder, &err));
     EXPECT_RUN(2, "none: no file in this folder is named", "--out x --val_size 1 none");
+    EXPECT(symlink(".", test_path("none/circle")) == 0);
+    EXPECT_RUN(1, "circle: more than 32 folders in each other", "--out x --val_size 1 none");
 }
 
 TEST(bad_documents_are_left_out_only_on_request) {
