@@ -126,7 +126,7 @@ static bool vocab_bytes(Vocab* v, Error* err) {
         token->is_special = true;
         token->bytes = v->name[id];
         token->count = strlen(v->name[id]);
-        if (token->count == 0 || token->count > TOKENIZER_MAX_BYTES || v->half[id][0] != NO_TOKEN) {
+        if (token->count == 0 || token->count > TOKENIZER_MAX_BYTES) {
             return fail(err, "%s: token %d, \"%.60s\": it should stand for 1 to %d bytes", v->path, id,
                         v->name[id], TOKENIZER_MAX_BYTES);
         }

@@ -26,7 +26,7 @@ static char* visible_name(const ByteLevel* b, const char* token, size_t bytes) {
     return name;
 }
 
-// Returns the name of a special token, its bytes; NULL if they are not UTF-8.
+// Returns the name of a special token, its bytes; NULL if they are not UTF-8, or have a 0.
 static char* special_name(const char* token, size_t bytes) {
     uint32_t c;
     for (size_t i = 0, n; i < bytes; i += n) {
@@ -55,7 +55,7 @@ bool token_names_make(TokenNames* n, const Tokenizer* t, const char* tokenizer, 
             continue;
         }
         n->name[id] = special_name(token, bytes);
-        if (!n->name[id]) { return fail(err, "%s: special token %d is not UTF-8", tokenizer, id); }
+        if (!n->name[id]) { return fail(err, "%s: special token %d is not UTF-8, or has a byte 0", tokenizer, id); }
         if (byte_level_decode(&b, n->name[id], other, sizeof other, &bytes)) {
             const int same = tokenizer_find(t, other, bytes);
             if (same != NO_TOKEN) {

@@ -88,6 +88,44 @@ TEST(what_is_written_is_read_back) {
     remove_all();
 }
 
+// In vocab.json as Python escapes them, in tokenizer.json as they are.
+TEST(characters_of_a_special_token_are_escaped) {
+    static const char name[] = "<\x1f\t\"\xf0\x9f\x98\x80>";
+    Tokenizer bytes = tokenizer_bytes(), t, again;
+    TokenBytes tokens[257];
+    Error err;
+    size_t size;
+    for (int id = 0; id < 256; id++) {
+        tokens[id] = (TokenBytes){.bytes = tokenizer_token(&bytes, id, &size), .count = 1};
+    }
+    tokens[256] = (TokenBytes){name, strlen(name), true};
+    EXPECT(tokenizer_from_tokens(&t, tokens, 257, 256, "t", &err));
+    write_files(&t, 0, "");
+    static const char* const want[][2] = {
+        {"vocab.json", "\"<\\u001f\\t\\\"\\ud83d\\ude00>\": 256}"},
+        {"tokenizer.json", "\"<\\u001f\\t\\\"\xf0\x9f\x98\x80>\":256}"},
+        {"tokenizer_config.json",
+         "{\"tokenizer_class\": \"GPT2Tokenizer\", \"bos_token\": \"<\\u001f\\t\\\"\\ud83d\\ude00>\", \"eos_token\""}};
+    for (int i = 0; i < 3; i++) {
+        char* file = read_file(test_path(want[i][0]), &size, &err);
+        if (!file || !strstr(file, want[i][1])) { TEST_FAIL("no %s in %s", want[i][1], want[i][0]); }
+        free(file);
+    }
+    char* json = read_file(test_path("tokenizer.json"), &size, &err); // JSON may begin with white space
+    char* spaced = format("\n\t\r %s", json);
+    test_write(test_path("spaced.json"), spaced, strlen(spaced));
+    for (int i = 0; i < 2; i++) {
+        EXPECT(tokenizer_read(&again, i ? test_path("spaced.json") : test_folder, &err) &&
+               tokenizer_hash(&again) == tokenizer_hash(&t));
+        tokenizer_free(&again);
+    }
+    free(json);
+    free(spaced);
+    tokenizer_free(&bytes);
+    tokenizer_free(&t);
+    remove_all();
+}
+
 TEST(files_of_hugging_face_give_its_ids) {
     static const char* const files[] = {"test/golden/bpe/specials.json", "test/golden/bpe/split.json"};
     Error err;
@@ -208,8 +246,49 @@ TEST(other_kinds_and_damage_are_refused_by_entry) {
     expect_refused("test/golden/bpe/cases.json", "no \"model\"");
 }
 
+#define SPLIT "pre_tokenizer/pretokenizers/"
+#define THREE "[{\"type\": \"Digits\"}, {\"type\": \"Digits\"}, {\"type\": \"ByteLevel\"}]"
+
+// The other way to say how GPT-2 cuts text: Split, then ByteLevel.
+TEST(other_splits_are_refused) {
+    static const char* const edits[][2] = {
+        {SPLIT "0/type", "\"Digits\""}, {SPLIT "0/behavior", "\"Removed\""}, {SPLIT "0/invert", "true"},
+        {SPLIT "0/pattern", "\" \""}, {SPLIT "0/pattern/Regex", "\"'s|'t\""}, {SPLIT "1/use_regex", "true"},
+        {SPLIT "1/type", "\"Metaspace\""}, {"pre_tokenizer/pretokenizers", "[]"},
+        {"pre_tokenizer/pretokenizers", THREE}};
+    Error err;
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        char* path = test_path("edited.json");
+        json_t* root = json_read("test/golden/bpe/split.json", SIZE_MAX, 0, &err);
+        edit(root, edits[i][0], edits[i][1]);
+        if (json_dump_file(root, path, 0) != 0) { fatal("%s", path); }
+        test_case = edits[i][1];
+        expect_refused(path, "its pre_tokenizer is not supported");
+        test_case = NULL;
+        json_decref(root);
+    }
+}
+
+TEST(special_tokens_have_1_to_255_bytes) {
+    Error err;
+    for (int i = 0; i < 3; i++) {
+        Tokenizer t;
+        json_t* root = json_read("test/golden/bpe/specials.json", SIZE_MAX, 0, &err);
+        char *path = test_path("edited.json"), *content = i ? format("\"%0*d\"", 254 + i, 0) : format("\"\"");
+        edit(root, "model/vocab/<pad>", NULL);
+        edit(root, "added_tokens/0/content", content);
+        EXPECT(json_dump_file(root, path, 0) == 0);
+        if (i != 1) { expect_refused(path, "it should stand for 1 to 255 bytes"); }
+        else if (!tokenizer_read(&t, path, &err)) { TEST_FAIL("%s", err.text); }
+        else { EXPECT(t.is_special[0]); tokenizer_free(&t); }
+        free(content);
+        json_decref(root);
+    }
+}
+
 TEST(an_end_of_text_must_be_known) {
     Error err;
+    Tokenizer t;
     json_t* root = json_read("test/golden/bpe/specials.json", SIZE_MAX, 0, &err);
     char* path = test_path("edited.json");
     edit(root, "added_tokens/1/content", "\"</s>\"");
@@ -218,6 +297,14 @@ TEST(an_end_of_text_must_be_known) {
     EXPECT(json_dump_file(root, path, 0) == 0);
     expect_refused(path, "which token ends a text? 3 tokens are special");
     json_decref(root);
+    Tokenizer bytes = tokenizer_bytes(); // one is special, whatever its name
+    write_files(&bytes, 0, "013");
+    root = json_read(test_path("tokenizer.json"), SIZE_MAX, 0, &err);
+    edit(root, "added_tokens/0/content", "\"</s>\"");
+    edit(root, "model/vocab/<|endoftext|>", NULL);
+    EXPECT(json_dump_file(root, path, 0) == 0 && tokenizer_read(&t, path, &err) && t.eot == 256);
+    tokenizer_free(&t);
+    tokenizer_free(&bytes);
 }
 
 TEST(hostile_files_are_refused) {
@@ -258,12 +345,13 @@ TEST(lines_of_merges_are_checked) {
     } bad[] = {{"#version: 0.2\nw e\nw", 19, "merge 2, \"w\": not two tokens"},
                {"w e\nx\0y", 7, "it has a byte 0"},
                {"w e\nw e\n", 8, "merge 2 makes token 259, the one before it 259"},
+               {"w e\n#version: 0.2\n", 18, "merge 2, \"#version:\" and \"0.2\": there is no token of text"},
                {"w \x1b[31m", 7, "there is no token of text \"?[31m\""}};
     Tokenizer t;
     Error err;
     EXPECT(tokenizer_read(&t, "test/golden/bpe/specials.json", &err));
     write_files(&t, 0, "2");
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         test_write(test_path("merges.txt"), bad[i].text, bad[i].size);
         expect_refused(test_folder, bad[i].words);
     }
@@ -272,6 +360,26 @@ TEST(lines_of_merges_are_checked) {
     remove_all();
     expect_refused(test_folder, "neither tokenizer.json, nor vocab.json and merges.txt, nor tokenizer.bin");
     tokenizer_free(&t);
+}
+
+TEST(lines_of_merges_may_end_as_on_windows) {
+    Tokenizer t, again;
+    Error err;
+    size_t size;
+    Buffer lines = {NULL, 0, 0};
+    EXPECT(tokenizer_read(&t, "test/golden/bpe/specials.json", &err));
+    write_files(&t, 0, "2");
+    char* merges = read_file(test_path("merges.txt"), &size, &err);
+    for (size_t i = 0; i < size; i++) {
+        buffer_append(&lines, merges[i] == '\n' ? "\r\n" : &merges[i], merges[i] == '\n' ? 2 : 1);
+    }
+    test_write(test_path("merges.txt"), lines.data, lines.bytes);
+    EXPECT(tokenizer_read(&again, test_folder, &err) && tokenizer_hash(&again) == tokenizer_hash(&t));
+    tokenizer_free(&t);
+    tokenizer_free(&again);
+    free(lines.data);
+    free(merges);
+    remove_all();
 }
 
 // A tokenizer of llm.c's format may have tokens that only whole words give.
@@ -296,6 +404,10 @@ TEST(tokens_that_no_merge_makes_are_not_written) {
     tokens[256] = (TokenBytes){"\xff\xff", 2, false};
     EXPECT(tokenizer_from_tokens(&t, tokens, 258, 256, "t", &err));
     EXPECT(!tokenizer_files_make(&files, &t, 0, "mine", &err) && strstr(err.text, "special token 256 is not UTF-8"));
+    tokenizer_free(&t);
+    tokens[256] = (TokenBytes){"a\0b", 3, false};
+    EXPECT(tokenizer_from_tokens(&t, tokens, 258, 256, "t", &err));
+    EXPECT(!tokenizer_files_make(&files, &t, 0, "mine", &err) && strstr(err.text, "not UTF-8, or has a byte 0"));
     tokenizer_free(&t);
     tokens[256] = (TokenBytes){"ab", 2, false};
     EXPECT(tokenizer_from_tokens(&t, tokens, 258, 256, "t", &err));
