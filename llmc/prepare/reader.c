@@ -121,9 +121,9 @@ static size_t bytes_before_end(const char* line, size_t bytes) {
 // Returns true if a whole line, of n bytes before its end, separates documents. A blank line ends a document and
 // belongs to it, but is no separator where a document begins, before its first other line (has_words); any other
 // separator belongs to no document.
-static bool is_separator(const char* split, const char* line, size_t n, const Buffer* text, bool has_words) {
+static bool is_separator(const char* split, const char* line, size_t n, bool has_words) {
     if (strcmp(split, "none") == 0) { return false; }
-    if (strcmp(split, "blank") == 0) { return n == 0 && has_words && text->data[text->bytes - 1] == '\n'; }
+    if (strcmp(split, "blank") == 0) { return n == 0 && has_words; }
     return n == strlen(split) && memcmp(line, split, n) == 0;
 }
 
@@ -158,7 +158,7 @@ static void reader_put_back(Reader* r, Buffer* text, size_t cut) {
 // Reads a document, or a part of a long one. Returns false at the end of the file.
 static bool reader_text(Reader* r, Chunk* c) {
     Buffer* text = &c->text;
-    bool has_words = false;
+    bool has_words = r->at.inside_document; // a document is cut behind words
     c->at = r->at;
     for (size_t n;;) {
         const bool is_line_start = r->is_at_line_start;
@@ -166,7 +166,7 @@ static bool reader_text(Reader* r, Chunk* c) {
         if (!line) { return text->bytes > 0 || !c->ok; }
         const bool is_whole_line = is_line_start && (r->is_at_line_start || n < CHUNK_BYTES);
         const size_t words = bytes_before_end(line, n);
-        const bool ends = is_whole_line && is_separator(r->options->split, line, words, text, has_words);
+        const bool ends = is_whole_line && is_separator(r->options->split, line, words, has_words);
         has_words = has_words || words > 0;
         if (!ends || words == 0) { buffer_append(text, line, n); }
         r->at.inside_document = !ends;

@@ -68,6 +68,32 @@ TEST(split_at_blank_lines_and_at_a_line) {
     expect_documents("line", 1, "#a\n--- \n#b\n\n#c\n");
 }
 
+// A document is cut before the line end which the blank line follows; a run may go on from there.
+TEST(a_blank_line_ends_a_long_document_too) {
+    Buffer text = {NULL, 0, 0}, expected = {NULL, 0, 0};
+    while (text.bytes < CHUNK_BYTES) { buffer_append(&text, "a word\n", 7); }
+    const size_t val = text.bytes + 2; // all of the document
+    buffer_append(&text, "\nb\n\nc", 5);
+    write_bytes("cut.txt", text.data, text.bytes);
+    buffer_append(&expected, "#", 1);
+    buffer_append(&expected, text.data, text.bytes - 4);
+    buffer_append(&expected, "#b\n\n#c", 8); // and its end
+    char *arguments = format("--out cut --tokenizer bytes --split blank --val_size %zu cut.txt", val),
+         *fresh = format("--force %s", arguments);
+    EXPECT_RUN(0, "3 documents", arguments);
+    expect_documents("cut", val, expected.data);
+    int killed = 0;
+    for (int at = (int)(val / 4096); run_until(at, NULL, fresh) == KILLED; at += 6, killed++) {
+        EXPECT_RUN(0, "3 documents", arguments);
+        expect_documents("cut", val, expected.data);
+    }
+    EXPECT(killed > 2);
+    free(text.data);
+    free(expected.data);
+    free(arguments);
+    free(fresh);
+}
+
 TEST(lines_end_as_on_windows_too) {
     write_text("crlf.txt", "a\r\nb\r\n\r\nc\r\n\r\n\r\nd\r\r\n");
     EXPECT_RUN(0, "", "--out crlf_blank --tokenizer bytes --split blank --val_size 1 crlf.txt");
