@@ -35,7 +35,7 @@ static bool check_words(const PrepareOptions* o, const Tokenizer* t, const char*
 static bool encode_text(const PrepareOptions* o, const Tokenizer* t, const char* text, size_t bytes, Chunk* c,
                         Error* err) {
     c->bytes = bytes;
-    if (bytes == 0 && !c->at.inside_document) { c->skip = SKIPPED_EMPTY; }
+    if (bytes == 0) { c->skip = SKIPPED_EMPTY; }
     if (o->counts) { piece_counts_add(o->counts, thread_number(), text, bytes); }
     if (!t) { return true; }
     if (!check_words(o, t, text, bytes, c, err)) { return false; }
@@ -261,7 +261,7 @@ static void take_chunk(Mixer* m, size_t source, ChunkTaker* take, void* context)
     } else if (!m->is_enough) {
         s->at = c->resume;
         s->chunks = c->order + 1;
-        s->tokens += c->skip == NOT_SKIPPED ? c->tokens.count : 0;
+        s->tokens += c->tokens.count;
         m->state->current = source;
     }
     chunk_clear(c);

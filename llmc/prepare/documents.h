@@ -40,8 +40,7 @@ InputState input_begin(const PrepareOptions* o);
 // its share.
 size_t mix_choose(const PrepareOptions* o, const InputState* state);
 
-// Takes the next chunk, whose tokens are ready. May set its `skip`, and then its tokens do not count. Returns false if
-// no more are wanted.
+// Takes the next chunk, whose tokens are ready. Returns false if no more are wanted.
 typedef bool ChunkTaker(void* context, Chunk* chunk);
 
 // Hands the chunks behind `state` on to `take`, the documents of the sources in turn (mix_choose), until that returns

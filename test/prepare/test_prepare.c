@@ -255,6 +255,10 @@ TEST(bad_documents_are_left_out_only_on_request) {
     expect_documents("bad", 1, "#a#b#ccc");
     EXPECT_RUN(0, "skipped documents: 1 empty, 1 null, 4 invalid", more); // done already
     free(more);
+    write_text("bad.jsonl", "1\n2\n3\n4\n5\n6\n7\n{\"text\": \"a\"}\n");
+    EXPECT_RUN(0, "7 invalid", "--out bad --tokenizer bytes --val_size 1 --force --skip_bad 1 bad.jsonl");
+    EXPECT(strstr(run_err, "bad.jsonl:5: invalid JSON") && !strstr(run_err, "bad.jsonl:6"));
+    EXPECT(strstr(run_err, "left out: more, which are only counted"));
 }
 
 // A file of zeros would be tokens of bytes 0.
@@ -296,6 +300,15 @@ TEST(lines_may_be_longer_than_memory) {
     expect_documents("xxx", 1, "#short");
     write_bytes("word.txt", line, 2 * CHUNK_BYTES);
     EXPECT_RUN(1, "word.txt: line 1: a word of more than 1 MiB", "--out xxx --val_size 1 --force word.txt");
+    EXPECT_RUN(1, "word.txt: line 1: a word of more", "--out xxx --val_size 1 --force --skip_bad 1 word.txt"); // a part
+    Buffer lines = {NULL, 0, 0};
+    buffer_append(&lines, "{\"text\": \"short\"}\n{\"text\": \"", 28);
+    buffer_append(&lines, line, 2 * CHUNK_BYTES);
+    buffer_append(&lines, "\"}\n{\"text\": \"two words\"}\n", 25);
+    write_bytes("word.jsonl", lines.data, lines.bytes);
+    free(lines.data);
+    EXPECT_RUN(0, "skipped documents: 1 too long", "--out xxx --val_size 1 --force --skip_bad 1 word.jsonl");
+    EXPECT(strstr(run_err, "left out: word.jsonl: line 2: a word of more than 1 MiB"));
     // A text is cut between a letter of any script and ASCII white space, and not within white space:
     // space and no-break space, twice, are one token, in which the first CHUNK_BYTES end.
     for (size_t i = 3; i + 8 <= bytes; i += 8) {
@@ -441,21 +454,42 @@ TEST(documents_are_shuffled) {
     free(four);
 }
 
+// Expects the shards of a prefix to have the long text, whose first bytes are " w w", in one piece.
+static void expect_long_text(const char* prefix, const Buffer* text) {
+    size_t val, at = 0;
+    TokenList list = tokens_of(prefix, &val);
+    while (at + 4 < list.count && !(list.ids[at] == 256 && list.ids[at + 1] == ' ')) { at++; }
+    EXPECT(list.count - at > text->bytes);
+    for (size_t i = 0; i < text->bytes && at + 1 + i < list.count; i++) {
+        if (list.ids[at + 1 + i] != (unsigned char)text->data[i]) { TEST_FAIL("byte %zu differs", i); break; }
+    }
+    token_list_free(&list);
+}
+
+// In one window, and in windows of a thirty-second of 32 MiB, which end and begin inside of the document.
 TEST(parts_of_a_shuffled_document_stay_together) {
+    Error err;
     write_short_texts();
     Buffer text = write_long_text();
     write_numbers("numbers.jsonl", 500);
     EXPECT_RUN(0, "502 documents",
                "--force --out whole --tokenizer bytes --val_size 9 --shuffle --seed 3 numbers.jsonl long.txt a.txt");
-    size_t val;
-    TokenList list = tokens_of("whole", &val);
-    size_t at = 0; // of the long document, whose first bytes are " w w"
-    while (at + 4 < list.count && !(list.ids[at] == 256 && list.ids[at + 1] == ' ')) { at++; }
-    EXPECT(list.count - at > text.bytes);
-    for (size_t i = 0; i < text.bytes; i++) {
-        if (list.ids[at + 1 + i] != (unsigned char)text.data[i]) { TEST_FAIL("byte %zu differs", i); break; }
+    expect_long_text("whole", &text);
+    EXPECT(make_directories(test_path("parts"), &err));
+    write_bytes("parts/long.txt", text.data, text.bytes);
+    static const char* const names[] = {"a", "b", "c", "d", "x", "y"};
+    for (int i = 0; i < 6; i++) {
+        char* name = format("parts/%s.txt", names[i]);
+        write_text(name, names[i]);
+        free(name);
     }
-    token_list_free(&list);
+    for (int seed = 7; seed <= 8; seed++) { // which move what must stay, if it may
+        char* arguments = format("--force --out mixed --tokenizer bytes --val_size 1 --shuffle --seed %d "
+                                 "--mix parts:1,numbers.jsonl:31", seed);
+        EXPECT_RUN(0, "used up", arguments);
+        expect_long_text("mixed", &text);
+        free(arguments);
+    }
     free(text.data);
 }
 
@@ -495,7 +529,8 @@ TEST(damaged_records_are_refused) {
         {format("{\"made_from\": %s, \"shards\": []}", made_from), damaged},
         {format("{\"made_from\": %s, \"shards\": {}, \"complete\": true}", made_from), damaged},
         {format("{\"made_from\": %s, \"val_size\": 5, \"shards\": [], \"complete\": true}", made_from), damaged},
-        {format("{\"made_from\": %s, \"val_size\": 5, \"shards\": [5], \"complete\": true}", made_from), damaged},
+        {format("{\"made_from\": %s, \"val_size\": 5, \"shards\": [5], \"complete\": true, \"next\": {\"input\": 2, "
+                "\"offset\": 0, \"line\": 0, \"inside_document\": false, \"skip\": 0}}", made_from), damaged},
         {format(next, made_from, "\"input\": 3, \"offset\": 0, \"line\": 0, \"skip\": 0"), damaged},
         {format(next, made_from, "\"input\": -1, \"offset\": 0, \"line\": 0, \"skip\": 0"), damaged},
         {format(next, made_from, "\"input\": 0, \"offset\": -1, \"line\": 0, \"skip\": 0"), damaged},
