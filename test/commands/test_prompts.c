@@ -160,6 +160,12 @@ static void check_core(GPT2* g, const Tokenizer* t, const json_t* expected, long
     }
     EXPECT_NEAR(core_score(sets, scores, NUM_TASKS, &error, &tasks),
                 json_number_value(json_object_get(expected, "core")), 1e-12);
+    double variance = 0; // of the mean of independent accuracies, each (p - baseline) / (1 - baseline)
+    for (int i = 0; i < NUM_TASKS; i++) {
+        const double p = (double)scores[i].correct / (double)scores[i].total, scale = 1 - TASKS[i].baseline;
+        variance += p * (1 - p) / ((double)scores[i].total - 1) / (scale * scale) / (NUM_TASKS * NUM_TASKS);
+    }
+    EXPECT_NEAR(error, sqrt(variance), 1e-12);
     EXPECT(tasks == NUM_TASKS && error > 0.01 && error < 0.2);
     for (int i = 0; i < NUM_TASKS; i++) { test_set_free(&sets[i]); }
 }
@@ -200,8 +206,10 @@ TEST(core_s_rows_have_the_tokens_of_tiktoken) {
     json_decref(expected);
 }
 
+// As nanochat's core.yaml counts them.
 TEST(core_has_22_tasks) {
     double sum = 0;
+    int shots = 0, schemas = 0, languages = 0, answers = 0;
     for (int i = 0; i < CORE_TASKS; i++) {
         const TestTask task = core_task("folder", i);
         EXPECT(task.form && !strncmp(task.path, "folder/eval_data/", 17) && task.baseline >= 0 && task.baseline < 1);
@@ -211,9 +219,14 @@ TEST(core_has_22_tasks) {
             free(other.path);
         }
         sum += task.baseline;
+        shots += task.shots;
+        schemas += task.form == test_form_core(CORE_SCHEMA);
+        languages += task.form == test_form_core(CORE_LANGUAGE);
+        answers += !strcmp(task.delimiter, "\nAnswer: ");
         free(task.path);
     }
     EXPECT_NEAR(sum, 4.361, 1e-12);
+    EXPECT(shots == 143 && schemas == 2 && languages == 9 && answers == 5);
 }
 
 static void check_numbers(const size_t* numbers, const json_t* expected) {
