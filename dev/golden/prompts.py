@@ -259,7 +259,7 @@ def main():
            "core": score_core(model, 0), "core of 6": score_core(model, 6), "texts": make_texts(model),
            "python": {"%d %d %d" % (seed, n, k): random.Random(seed).sample(range(n), k)
                       for seed, n, k in ((1234, 12, 10), (1235, 39, 3), (5000, 86, 10), (5001, 85, 10), (1, 22, 5),
-                                         (11275, 10041, 10))}}
+                                         (2, 22, 5), (11275, 10041, 10))}}
     order = list(range(700))
     random.Random(1337).shuffle(order)
     out["python"]["shuffle"] = order

@@ -38,6 +38,8 @@ texts_examples_and_core_are_scored() {
     expect 0 '; 2 examples in front' $eval --eval_data test/golden/eval/mmlu.jsonl \
         --eval_rules shots:2,examples:test/golden/eval/mmlu_dev.jsonl
     expect 2 "--eval_rules 'llm': give llm.c or lm-eval, shots:N" $eval --eval_data nowhere --eval_rules llm
+    expect 1 'text.txt is text, which needs a --tokenizer' "$train" eval --init test/golden/eval/model \
+        --tokenizer none --text test/golden/eval/text.txt
     : >"$dir/empty.txt"
     expect 1 'empty.txt: there is nothing to score in it' $eval --text "$dir/empty.txt"
     expect 1 'nowhere.txt' $eval --text "$dir/nowhere.txt"

@@ -62,8 +62,8 @@ static int square(LawRun run[16]) {
     return 16;
 }
 
-// Expects that the errors of a fit's refits have those of each run that was left out, by the law of the others, with the
-// sign `sign`.
+// Expects that the errors of a fit's refits have those of each run that was left out, by the law of the others, times
+// `sign`.
 static void expect_errors(const LawFit* fit, const LawRun* run, int count, bool (*left_out)(const LawRun*), int sign) {
     static LawFit others;
     LawRun left[64] = {{0}};
@@ -172,7 +172,7 @@ TEST(runs_that_follow_no_law_are_refused) {
     EXPECT(!law_fit(&fit, run, count, 1, &err) && strstr(err.text, "would be 0.35 for parameters and 6 for tokens"));
 }
 
-// Sizes help only the shortest runs, and lengths then the smallest models: losses of nine runs of 40, 80 and 160 steps with one rate.
+// Sizes help only the shortest runs: losses of nine runs of 40, 80 and 160 steps with one rate. Then exchanged.
 TEST(a_law_without_an_effect_of_size_or_length_is_refused) {
     static const double loss[9] = {3.8587, 3.4832, 3.4154, 3.5946, 3.4516, 3.2912, 3.4793, 3.4556, 3.3966};
     static LawFit fit;

@@ -297,6 +297,36 @@ TEST(a_limit_reads_the_first_items_alone) {
     tokenizer_free(&t);
 }
 
+// Returns the hash of two sets of a line each.
+static uint64_t hash_of(const char* line, const char* second) {
+    Tokenizer t = tokenizer_bytes();
+    const TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .rules = "llm.c"};
+    TestSet sets[2];
+    for (int i = 0; i < 2; i++) {
+        char* path = test_path("set");
+        test_write(path, i ? second : line, strlen(i ? second : line));
+        sets[i] = open_set(path, &options);
+    }
+    const uint64_t hash = test_sets_hash(sets, 2);
+    for (int i = 0; i < 2; i++) { test_set_free(&sets[i]); }
+    tokenizer_free(&t);
+    return hash;
+}
+
+TEST(a_hash_tells_sets_apart) {
+    static const char* const lines[] = {
+        GOOD, "{\"ctx\": \"a\", \"endings\": [\"b\", \"c\"], \"label\": 0}",
+        "{\"ctx\": \"a b\", \"endings\": [\"c\"], \"label\": 0}",
+        "{\"ctx\": \"a\", \"endings\": [\"b c\"], \"label\": 0}"};
+    uint64_t hashes[16];
+    EXPECT(test_sets_hash(NULL, 0) == 0);
+    for (int i = 0; i < 16; i++) {
+        hashes[i] = hash_of(lines[i / 4], lines[i % 4]);
+        EXPECT(hashes[i] == hash_of(lines[i / 4], lines[i % 4]));
+        for (int k = 0; k < i; k++) { EXPECT(hashes[i] != hashes[k]); }
+    }
+}
+
 // Refuses the file with the uint16 number `word` behind the header set to `value`.
 static void check_word(const char* file, size_t size, size_t word, int value, const char* words) {
     const TestSetOptions options = {.T = T, .vocab_size = V, .rules = "llm.c"};

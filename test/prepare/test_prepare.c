@@ -234,6 +234,10 @@ TEST(folders_and_patterns_give_their_files_in_order) {
     write_text("z.txt", "z");
     EXPECT_RUN(0, "", "--force --out many1 --tokenizer bytes --val_size 1 z.txt many/*.[jt]* many/deep/");
     expect_documents("many1", 1, "#z#b#c#i#m#d");
+    write_text("b*.txt", "star");
+    write_text("but.txt", "no");
+    EXPECT_RUN(0, "", "--force --out many1 --tokenizer bytes --val_size 1 b*.txt"); // a file has this name
+    expect_documents("many1", 1, "##star");
     folder = test_path("none");
     EXPECT(make_directories(folder, &err));
     EXPECT_RUN(2, "none: no file in this folder is named", "--out x --val_size 1 none");
@@ -567,7 +571,14 @@ TEST(nothing_is_overwritten_silently) {
     EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 5 --force a.txt b.txt");
     EXPECT(!exists("keep_train_000002.bin")); // the former shards are gone, or the trainer's glob would find them
     expect_documents("keep", 5, "#One two.\n\nThree\n#Five");
-    char* path = test_path("keep_train_000001.bin");
+    char *path = test_path("keep_train_000001.bin"), *other;
+    size_t bytes;
+    Error err;
+    EXPECT((other = read_file(test_path("keep_val_000000.bin"), &bytes, &err)));
+    write_bytes("keep_train_000001.bin", other, bytes); // a sound shard
+    free(other);
+    EXPECT_RUN(1, "keep_train_000001.bin: 5 tokens, but keep.json records 17",
+               "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     EXPECT(truncate(path, 1030) == 0);
     EXPECT_RUN(1, "recorded in keep.json", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     EXPECT(unlink(path) == 0);
