@@ -184,6 +184,13 @@ static inline bool same_content(const char* a, const char* b) {
     return same;
 }
 
+// Returns true if a file is a shard that has its checksum, or no shard.
+static inline bool has_its_sum(const char* name) {
+    Error err;
+    bool has_sum = false;
+    return !strstr(name, ".bin") || (shard_verify_sum(test_path(name), &has_sum, &err) && has_sum);
+}
+
 // Kills a run at its first event and continues it, then another `stride` events later, ...; last, kills one run many
 // times.
 static inline void expect_resumable(const char* arguments, int stride, const char* const* files) {
@@ -198,6 +205,7 @@ static inline void expect_resumable(const char* arguments, int stride, const cha
         EXPECT_RUN(0, "part_train", part);
         for (int i = 0; files[i]; i += 2) {
             if (!same_content(files[i], files[i + 1])) { TEST_FAIL("killed at event %d, %s differs", at, files[i]); }
+            EXPECT(has_its_sum(files[i + 1]));
         }
         if (test_failures) { break; }
     }
