@@ -297,6 +297,22 @@ TEST(a_limit_reads_the_first_items_alone) {
     tokenizer_free(&t);
 }
 
+TEST(a_context_that_is_too_long_loses_its_first_tokens) {
+    Tokenizer t = tokenizer_bytes();
+    const TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .rules = "llm.c"};
+    for (int more = 0; more < 2; more++) { // T + 1 tokens, and one more
+        char *path = test_path("set"), *line = format("{\"ctx\": \"%.*s\", \"endings\": [\"y\"], \"label\": 0}",
+                                                      T - 1 + more, "abcdefghijklmnopqrs");
+        test_write(path, line, strlen(line));
+        TestSet s = open_set(path, &options);
+        EXPECT((int)s.num_cut == more && s.rows[0].tokens == T + 1 && s.rows[0].scored == 2);
+        EXPECT(s.tokens.ids[s.rows[0].begin] == 'a' + more);
+        test_set_free(&s);
+        free(line);
+    }
+    tokenizer_free(&t);
+}
+
 // Returns the hash of two sets of a line each.
 static uint64_t hash_of(const char* line, const char* second) {
     Tokenizer t = tokenizer_bytes();

@@ -670,6 +670,29 @@ TEST(bad_input) {
     EXPECT_RUN(1, "absent.tok", "--out x --tokenizer absent.tok a.txt");
 }
 
+// Writes a tokenizer of `count` tokens: the bytes, numbers of three bytes, the end of text.
+static void write_tokenizer(const char* name, uint32_t count) {
+    Buffer file = {NULL, 0, 0};
+    const uint32_t header[TOKENIZER_HEADER / 4] = {TOKENIZER_MAGIC, 2, count, count - 1};
+    buffer_append(&file, (const char*)header, sizeof header);
+    for (uint32_t id = 0; id < count; id++) {
+        const char length = id < 256 ? 1 : 3;
+        buffer_append(&file, &length, 1);
+        buffer_append(&file, (const char*)&id, (size_t)length);
+    }
+    write_bytes(name, file.data, file.bytes);
+    free(file.data);
+}
+
+TEST(shards_hold_16_bit_ids) {
+    write_short_texts();
+    write_tokenizer("most.bin", 65536);
+    EXPECT_RUN(0, "21 tokens in 1 shard", "--out most --val_size 1 --tokenizer most.bin a.txt b.txt");
+    write_tokenizer("more.bin", 65537);
+    EXPECT_RUN(1, "more.bin: 65537 tokens, but shards hold 16-bit ids",
+               "--out more --val_size 1 --tokenizer more.bin a.txt b.txt");
+}
+
 TEST(bad_output) {
     write_short_texts();
     free(write_long_text().data);
