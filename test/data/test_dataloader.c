@@ -40,7 +40,8 @@ static Dataset open_or_die(const char* patterns, int T) {
     return d;
 }
 
-// Writes two shards, of `count` zeros and of ones, with a 7 at position `at` of one; returns true if dataset_find() finds the 7.
+// Writes two shards, of `count` zeros and of ones, with a 7 at position `at` of one; returns true if dataset_find()
+// finds the 7.
 static bool is_found(int shard, size_t count, size_t at) {
     Error err;
     uint16_t* tokens = (uint16_t*)alloc_or_die(count, sizeof *tokens, "tokens");
