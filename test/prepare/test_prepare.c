@@ -501,7 +501,8 @@ TEST(resume_within_a_long_document) {
     write_short_texts();
     free(write_long_text().data);
     static const char* const files[] = {"whole_val_000000.bin", "part_val_000000.bin", "whole_train_000001.bin",
-                                        "part_train_000001.bin", "whole_train_000002.bin", "part_train_000002.bin"};
+                                        "part_train_000001.bin", "whole_train_000002.bin", "part_train_000002.bin",
+                                        "whole.json",           "part.json"};
     const char* arguments = "--out part --val_size 600000 --shard_size 500000 a.txt long.txt";
     char* fresh = format("--force %s", arguments);
     EXPECT_RUN(0, "", "--force --out whole --val_size 600000 --shard_size 500000 a.txt long.txt");
@@ -509,7 +510,7 @@ TEST(resume_within_a_long_document) {
     for (int at = 100; run_until(at, NULL, fresh) == KILLED; at += 150) {
         killed++;
         EXPECT_RUN(0, "", arguments);
-        for (int i = 0; i < 6; i += 2) { EXPECT(same_content(files[i], files[i + 1])); }
+        for (int i = 0; i < 8; i += 2) { EXPECT(same_content(files[i], files[i + 1])); }
     }
     EXPECT(killed >= 2);
     free(fresh);
@@ -728,6 +729,17 @@ TEST(bad_usage) {
     write_text("record.json", "{\"text\": \"precious\"}\n");
     EXPECT_RUN(2, "over the input ./record.json", "--out record --force --val_size 1 ./record.json");
     EXPECT(exists("record.json"));
+    static const char* const endings[] = {"_val.json", ".b2sums", ".lock"};
+    for (int i = 0; i < 3; i++) {
+        char *name = format("record%s", endings[i]), *words = format("over the input ./%s", name),
+             *arguments = format("--out record --force --val_size 1 ./%s", name);
+        write_text(name, "precious");
+        EXPECT_RUN(2, words, arguments);
+        free(name);
+        free(words);
+        free(arguments);
+    }
+    EXPECT(run_until(-1, "abab", "--out learnt --train_tokenizer 258 -") == 0); // which has no validation split
     EXPECT_RUN(0, "258 tokens", "--out record --train_tokenizer 258 ./record.json"); // which writes no such record
     EXPECT_RUN(1, "missing.txt: cannot open", "--out unmade --train_tokenizer 258 ./record.json missing.txt");
     EXPECT(!exists("unmade"));
