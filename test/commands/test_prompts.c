@@ -95,6 +95,18 @@ TEST(missing_examples_are_an_error) {
     check_refused(FOLDER "hellaswag.bin", 1, "", "hellaswag.bin has tokens, not text");
 }
 
+TEST(examples_of_a_limited_set_are_among_all_its_items) {
+    Error err;
+    TestSet s;
+    Tokenizer t = tokenizer_bytes();
+    const TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .rules = "llm.c", .shots = 10,
+                                    .limit = 1};
+    if (!test_set_open(&s, FOLDER "piqa.jsonl", NULL, &options, &err)) { fatal("%s", err.text); }
+    EXPECT(s.num_items == 1 && strstr(s.convention, "; 10 examples in front"));
+    test_set_free(&s);
+    tokenizer_free(&t);
+}
+
 TEST(rules_have_parts_in_any_order) {
     static const char* const wrong[] = {"", ",", "llm", "llm.c:1", "lm-eval,", "shots", "shots:x", "shots:1001",
                                         "limit:0", "every:-1", "shots:1,examples:", "examples"};
