@@ -38,7 +38,8 @@ a_wrong_result_ends_a_run_that_replays() {
             return (float)tanh(x) + (n > after && n % 509 == 0 ? 0.1f : 0);
         }' |
         ${CC:-cc} -x c -fPIC -shared - -lm -o "$dir/broken.so" || note "the library does not compile"
-    broken="env AFTER=200000 LD_PRELOAD=$dir/broken.so $train $small $data $quiet --kernels plain --threads 1 --max_steps 4"
+    broken="env AFTER=200000 LD_PRELOAD=$dir/broken.so $train $small $data $quiet --kernels plain --threads 1
+        --max_steps 4"
     must $broken --replay 0 --out "$dir/unseen"
     expect 5 'step 3: the same micro-batch gave two results' $broken --replay 2 --out "$dir/seen"
     ls "$dir/seen" | grep -q '^step_' && note "a checkpoint was saved"
