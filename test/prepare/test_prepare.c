@@ -77,7 +77,7 @@ TEST(a_blank_line_ends_a_long_document_too) {
     write_bytes("cut.txt", text.data, text.bytes);
     buffer_append(&expected, "#", 1);
     buffer_append(&expected, text.data, text.bytes - 4);
-    buffer_append(&expected, "#b\n\n#c", 8); // and its end
+    buffer_append(&expected, "#b\n\n#c", 7); // and its end
     char *arguments = format("--out cut --tokenizer bytes --split blank --val_size %zu cut.txt", val),
          *fresh = format("--force %s", arguments);
     EXPECT_RUN(0, "3 documents", arguments);
