@@ -191,7 +191,7 @@ TEST(a_text_does_not_depend_on_the_others) {
             ended[w->end]++;
             EXPECT((w->end == ENDED_BY_SINK) == (w->count > 0 && w->ids[w->count - 1] % ending == 0));
         }
-        EXPECT(ended[ENDED_BY_SINK] > 2 && ended[ENDED_BY_LENGTH] > 2);
+        EXPECT(ended[ENDED_BY_SINK] > 2 && ended[ENDED_BY_LENGTH] > 0);
         EXPECT(memcmp(together[1].ids, together[2].ids, sizeof together[1].ids) != 0);
         for (int p = 0; p < PROMPTS; p++) {
             for (o.samples = 1; o.samples <= SAMPLES; o.samples += SAMPLES - 1) {
