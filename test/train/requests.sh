@@ -27,8 +27,8 @@ replays_change_nothing() {
     same_checkpoint "$dir/0/step_00000006" "$dir/2/step_00000006"
 }
 
-# In the place of a device that breaks: behind AFTER results, from step 2 on, one of some hundred of libm's tanhf() is
-# wrong.
+# In the place of a device that breaks: one of some hundred results of libm's tanhf() is wrong, but for the first AFTER.
+# The first 200,000 end in step 2.
 a_wrong_result_ends_a_run_that_replays() {
     echo '#include <math.h>
         #include <stdlib.h>
