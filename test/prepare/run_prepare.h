@@ -150,7 +150,12 @@ static inline void expect_documents(const char* prefix, size_t expected_val, con
     TokenList list = tokens_of(prefix, &val);
     char* text = (char*)alloc_or_die(list.count + 1, 1, "a text");
     for (size_t i = 0; i < list.count; i++) { text[i] = (char)(list.ids[i] == 256 ? '#' : list.ids[i]); }
-    if (list.count != n || memcmp(text, documents, n) != 0) { TEST_FAIL("got %s, expected %s", text, documents); }
+    size_t same = 0;
+    while (same < n && same < list.count && text[same] == documents[same]) { same++; }
+    if (same < n || same < list.count) {
+        const size_t from = same > 60 ? same - 60 : 0;
+        TEST_FAIL("from byte %zu on got %.120s, expected %.120s", from, text + from, documents + from);
+    }
     EXPECT_NEAR((double)val, (double)expected_val, 0);
     free(text);
     token_list_free(&list);
