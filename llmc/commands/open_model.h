@@ -20,4 +20,4 @@ int trained_positions(const GPT2Config* m, const char* folder);
 Tokenizer* open_text_tokenizer(const Config* c, const Plan* p, const char* folder, const char* command);
 
 // Opens a model without backward as planned, with weights.
-void open_model(GPT2* g, const Plan* p, const Comm* comm);
+void open_model(GPT2* g, const Plan* p, Comm* comm);
