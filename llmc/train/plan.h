@@ -173,6 +173,7 @@ enum { MAX_AUTO_BATCH = 1024 };
 // Returns the largest B up to `most` with which the plan fits into `available` bytes; 0: none.
 int largest_batch(const Plan* p, long long most, size_t available);
 
-// Returns true if the plan fits into this rank's memory. Else prints the memory report to standard error and returns
-// false, with the options that help in `err`.
+// Returns true if the plan fits into this rank's memory and, on a GPU, what all ranks of its machine need of the host's
+// into that. Else prints the memory report to standard error and returns false, with the options that help in `err`. No
+// rank may allocate before all have asked: call comm_barrier().
 bool plan_check_memory(const Plan* p, const Comm* comm, Error* err);
