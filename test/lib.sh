@@ -102,6 +102,14 @@ finish() {
     wait "$1"
 }
 
+# ends CODE PID [LOG]: waits for a process as finish. The test fails unless its exit code is CODE; the message has the
+# end of its LOG, $dir/err if none is given.
+ends() {
+    finish "$2"
+    got=$?
+    [ "$got" = "$1" ] || note "exit code $got, not $1: $(tail -n 2 "${3:-$dir/err}")"
+}
+
 # losses LOG: prints a line for each step: its number, loss and norm, the last ones of a step that was done again
 losses() {
     sed -n 's/^step *\([0-9]*\)\/.* loss \([^ ]*\) .*norm \([^ ]*\) .*/\1 \2 \3/p' "$1" |

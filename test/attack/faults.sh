@@ -253,7 +253,7 @@ a_reader_beside_a_run_never_fails() {
         grep -qa damaged "$dir/err" && note "taken for damaged: $(grep -a damaged "$dir/err")"
     done
     kill -TERM $pid
-    finish $pid || note "the run failed: $(tail -n 1 "$dir/log")"
+    ends 0 $pid "$dir/log"
     [ $failed_evals = 0 ] || note "$failed_evals of $most failed: $(cat "$dir/why")"
 }
 

@@ -162,7 +162,7 @@ interrupting_all_gpus_saves() {
         --batch_size 2 --gpus 2 --out "$dir/run"
     await 'step .*/' "$dir/out" $pid
     kill -INT $pid
-    ends_well $pid
+    ends 0 $pid
     ls "$dir/run" | grep -q step_ || note "nothing was saved"
 }
 
@@ -183,7 +183,7 @@ gpus_meet_by_a_file() {
     cmp -s "$dir/left" "$dir/file/$left" || note "the killed run has removed its file"
     RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 "$cuda" $pair --out "$dir/file" >"$dir/other" 2>&1 & other=$!
     must env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$cuda" $pair --out "$dir/file"
-    finish $other || note "rank 1: $(tail -n 1 "$dir/other")"
+    ends 0 $other "$dir/other"
     same_checkpoint "$dir/sockets/step_00000008" "$dir/file/step_00000008"
     [ ! -e "$dir/file/$left" ] || note "the file has stayed"
     expect 1 'give --out a folder that all of them see' env RANK=0 WORLD_SIZE=2 "$cuda" $pair --save_every 0 --out ""

@@ -30,18 +30,13 @@ on() { # N command...
         env RANK="$n" WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR="$address" "$@" >"$dir/$n" 2>&1
 }
 said() { grep -qF -- "$2" "$dir/$1" || note "no '$2' from rank $1, but: $(tail -n 1 "$dir/$1")"; }
-ended() { # N CODE PID
-    finish "$3"
-    got=$?
-    [ "$got" = "$2" ] || note "rank $1: exit code $got, not $2: $(tail -n 1 "$dir/$1")"
-}
 
 meet_at() { # ADDRESS
     address=$1
     on 1 $rank 0.2 60 "$dir" & one=$!
     on 0 $rank 0.2 60 "$dir" & zero=$!
-    ended 0 0 $zero
-    ended 1 0 $one
+    ends 0 $zero "$dir/0"
+    ends 0 $one "$dir/1"
     said 0 'rank 0 of 2 on node0'
     said 1 'rank 1 of 2 on node1'
 }
@@ -77,8 +72,8 @@ trainers_meet() {
     run="$cuda $tiny $data"
     on 0 $run --max_steps 3 --save_every 0 --out "$dir/run" & zero=$!
     on 1 $run --max_steps 3 --save_every 0 --out "$dir/run" & one=$!
-    ended 0 0 $zero
-    ended 1 0 $one
+    ends 0 $zero "$dir/0"
+    ends 0 $one "$dir/1"
     said 0 'step    3/3'
 }
 
@@ -94,11 +89,11 @@ ssh_starts_stops_and_goes_on() {
     HOSTS="10.77.0.1 10.77.0.2" $run --max_steps 100000 --prompt "it's" >"$dir/0" 2>&1 & pid=$!
     await 'step    5/' "$dir/0" $pid
     kill -TERM $pid
-    ended 0 0 $pid
+    ends 0 $pid "$dir/0"
     said 0 'saved step'
     last=$(ls "$dir/run" | sed -n 's/step_0*//p' | tail -n 1)
     HOSTS="10.77.0.1 10.77.0.2" $run --max_steps $((last + 2)) >"$dir/0" 2>&1 & pid=$!
-    ended 0 0 $pid
+    ends 0 $pid "$dir/0"
     said 0 "resumed after step $last"
     grep -q '"prompt":"it'"'"'s"' "$dir/run/metrics.jsonl" || note "a quoted argument did not arrive"
 }
@@ -116,8 +111,8 @@ cut_link() { # SECONDS that they run, --timeout
 # A pulled cable closes no connection: only missing heartbeats show it.
 a_cut_link_is_found_by_both() {
     cut_link 60 2
-    ended 0 1 $zero
-    ended 1 1 $one
+    ends 1 $zero "$dir/0"
+    ends 1 $one "$dir/1"
     said 0 'error: rank 1 on node1 has sent no heartbeat for 2'
     said 1 'error: rank 0 on node0 has sent no heartbeat for 2'
     ip -n "gpt2c-$$-1" link set cable up
@@ -128,8 +123,8 @@ a_short_cut_is_survived() {
     cut_link 4 60
     sleep 1
     ip -n "gpt2c-$$-1" link set cable up
-    ended 0 0 $zero
-    ended 1 0 $one
+    ends 0 $zero "$dir/0"
+    ends 0 $one "$dir/1"
 }
 
 a_host_that_cannot_be_reached_is_named() {
@@ -142,8 +137,8 @@ a_host_that_cannot_be_reached_is_named() {
         tries=$((tries + 1))
     done
     on 1 $rank 1 1 "$dir" & one=$!
-    ended 1 1 $one
-    ended 0 1 $zero
+    ends 1 $one "$dir/1"
+    ends 1 $zero "$dir/0"
     said 1 'rank 1 could not reach rank 0 at 10.77.0.1 port '
     said 0 'of 2 ranks, rank 1 did not connect to rank 0 on node0 at port '
     ip -n "gpt2c-$$-1" link set cable up

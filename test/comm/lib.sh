@@ -45,13 +45,6 @@ timed_well() { # N COMMAND...
     [ "$(grep -c 'all gradients.* ok$' "$dir/out")" = 3 ] || note "$n: no line for all gradients: $(cat "$dir/out")"
 }
 
-# Waits for a run, our child, which must end with 0.
-ends_well() { # RUN
-    finish "$1"
-    code=$?
-    [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
-}
-
 forever="--max_steps 100000000 --total_batch_size 256 $quiet --save_every 50"
 
 none_left() { # FOLDER: all its processes end within a minute; those that do not are killed

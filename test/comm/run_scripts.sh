@@ -163,7 +163,7 @@ a_slurm_job_saves_at_its_end_and_goes_on() {
     begin $slurm --max_steps 100000
     await 'step .*5/' "$dir/out" $pid
     kill -USR1 $pid
-    ends_well $pid
+    ends 0 $pid
     [ "$(cat "$dir/requeue" 2>&1)" = "requeue 77" ] || note "not back into the queue"
     rm -f "$dir/requeue"
     last=$(ls "$dir/run" | sed -n 's/step_0*//p' | tail -n 1)

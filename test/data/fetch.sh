@@ -272,8 +272,7 @@ a_stopped_download_leaves_no_token() {
         pid=$!
         await 'trying again' "$dir/log" $pid
         kill -s $signal $pid
-        finish $pid
-        [ $? = 130 ] || note "SIG$signal: another exit code"
+        ends 130 $pid "$dir/log"
         [ -z "$(ls "$dir/tmp")" ] || note "SIG$signal left $(find "$dir/tmp" -type f)"
     done
 }

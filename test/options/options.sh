@@ -37,7 +37,7 @@ the_loops_of_llmc_s_scripts_end() {
     begin $run -e L=1,H=2,C=16,T=48 -x 100000000 -n 100000000 -o "$dir/stopped"
     await '^step *2/' "$dir/out" $pid
     kill -TERM $pid
-    finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+    ends 0 $pid
     must $run -e L=1,H=2,C=16,T=48 -x 1 -n 0 -o "$dir/unsaved"
     ! ls "$dir/stopped" "$dir/unsaved" | grep DONE || note "the file is there without the end, or without a checkpoint"
     must "$train" $small --train_data "$dir/c_train_*.bin" --val_data "" --tokenizer none --model L=1,H=2,C=16,T=48 \

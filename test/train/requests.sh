@@ -16,9 +16,7 @@ asked_to_stop() { # SIGNAL FOLDER command...
     await 'training tokens' "$dir/err" $pid
     asked=$(rank_pid "$folder" 1)
     kill -s "$signal" "${asked:-$pid}"
-    finish $pid
-    code=$?
-    [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
+    ends 0 $pid
 }
 
 replays_change_nothing() {
@@ -83,9 +81,7 @@ ranks_wait_for_the_last_save_and_hint_of_rank_0() {
     begin ranks 2 "$train" $common --save_every $last --out "$dir/disk/run"
     await "no checkpoint of step $last:.*(1 of 3" "$dir/err" $pid # it waits for one, two and four seconds more
     rm "$dir/disk/file"
-    finish $pid
-    code=$?
-    [ $code = 4 ] || note "exit code $code: $(tail -n 3 "$dir/err")"
+    ends 4 $pid
     grep -q 'has no good checkpoint to go back to' "$dir/err" || note "no hint: $(tail -n 3 "$dir/err")"
     [ "$(steps_in "$dir/disk/run")" = "$last " ] || note "checkpoints: $(steps_in "$dir/disk/run")"
     umount "$dir/disk"
@@ -155,7 +151,7 @@ a_run_saves_when_it_is_asked_and_goes_on() {
     lines=$(wc -l <"$dir/out")
     await "^step *$((lines + 50))/" "$dir/out" $pid
     kill -TERM $pid
-    finish $pid || note "exit code $?"
+    ends 0 $pid
     [ "$(steps_in "$dir/run" | wc -w)" = 2 ] || note "checkpoints: $(steps_in "$dir/run")"
 }
 
@@ -181,7 +177,7 @@ a_run_under_nohup_goes_on_after_sighup() {
     steps=$(grep -c '^step' "$dir/out")
     await "^step *$((steps + 50))/" "$dir/out" $pid
     kill -TERM $pid
-    finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+    ends 0 $pid
     [ "$(reason_of "$dir/run")" = "stopped SIGTERM" ] || note "reason: $(reason_of "$dir/run")"
 }
 
@@ -202,7 +198,7 @@ a_run_whose_output_nobody_reads_goes_on_and_saves() {
         steps=$(grep -c '^step' "$run/log.txt")
         await "^step *$((steps + 50))/" "$run/log.txt" $pid
         kill -INT $pid
-        finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+        ends 0 $pid
         [ "$(reason_of "$run")" = "stopped SIGINT" ] || note "reason: $(reason_of "$run")"
         steps=$(grep -c '^step' "$run/log.txt")
         [ "$(steps_in "$run")" = "$steps " ] || note "checkpoints after $steps steps: $(steps_in "$run")"
@@ -214,7 +210,7 @@ a_run_whose_output_nobody_reads_goes_on_and_saves() {
 stop_after() { # PATTERN FILE
     await "$1" "$2" $pid
     kill -TERM $pid
-    finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+    ends 0 $pid
     command=$(sed -n 's/^continue with: //p' "$dir/err")
 }
 
@@ -260,7 +256,7 @@ left_at_step_2() { # KIND 'OPTIONS' MAX_STEPS FOLDER [LAUNCHER...]: a stop leave
     sleep 0.2 # it should have begun; if not yet, it is left as well
     asked=$(rank_pid "$out" 0)
     kill -TERM "${asked:-$pid}"
-    finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+    ends 0 $pid
     grep -q 'continue with' "$dir/err" || note "$kind, $steps steps: not said how to go on: $(tail -n 2 "$dir/err")"
     tr -d ' \n' <"$out/step_00000002/state.json" | grep -q "\"pending\":{[^}]*\"$kind\":true" ||
         note "$kind, $steps steps: not pending: $(tr -d ' \n' <"$out/step_00000002/state.json" | grep -o '"pending.*')"
@@ -292,7 +288,7 @@ what_a_stop_has_left_is_done_when_the_run_goes_on() {
     begin "$train" $due --out "$dir/stop"
     await '^step *2/' "$dir/out" $pid # then it validates
     kill -TERM $pid
-    finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+    ends 0 $pid
     for kind in val eval sample; do
         ! grep -q "\"kind\":\"$kind\",\"step\":2," "$dir/stop/metrics.jsonl" || note "$kind was not left"
     done
@@ -317,7 +313,7 @@ the_last_validation_is_made_up() {
         --threads 1 --val_tokens -1 --val_every 2 --max_steps 2 --out "$dir/run"
     await '^step *2/' "$dir/out" $pid
     kill -TERM $pid
-    finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+    ends 0 $pid
     [ "$(reason_of "$dir/run")" = "stopped SIGTERM" ] || note "reason: $(reason_of "$dir/run")"
     worse="--max_steps 3 --lr 1e3 --schedule constant --warmup_steps 0"
     must "$train" --resume "$dir/run/step_00000002" --threads 1 --val_tokens 64 $worse --out "$dir/other"

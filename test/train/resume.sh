@@ -264,9 +264,7 @@ a_supervised_run_is_given_up_with_the_reason() {
         --out "$dir/stopped"
     await '^step *2/' "$dir/out" $pid
     kill -TERM $pid
-    finish $pid
-    code=$?
-    [ $code = 0 ] || note "a stopped run has exit code $code"
+    ends 0 $pid
     grep -q 'stopped by SIGTERM' "$dir/stopped/supervise.log" || note "$(cat "$dir/stopped/supervise.log")"
     # Ctrl-C ends a program that ignores it, and a pause. What a shell starts with & does, unless env says otherwise.
     begin env --default-signal=INT sh scripts/supervise.sh sh -c 'trap "exit 7" TERM
@@ -274,16 +272,12 @@ a_supervised_run_is_given_up_with_the_reason() {
         while :; do sleep 0.1; done' waits --out "$dir/none"
     await begun "$dir/out" $pid
     kill -INT $pid
-    finish $pid
-    code=$?
-    [ $code = 7 ] || note "stopped before it takes signals: exit code $code"
+    ends 7 $pid
     mkdir "$dir/paused"
     begin env --default-signal=INT PAUSE=3600 sh scripts/supervise.sh sh -c 'exit 9' fails --out "$dir/paused"
     await 'in 3600 s' "$dir/err" $pid
     kill -INT $pid
-    finish $pid
-    code=$?
-    [ $code = 9 ] || note "stopped in a pause: exit code $code"
+    ends 9 $pid
     grep -q 'stopped by SIGINT' "$dir/err" || note "$(cat "$dir/err")"
 }
 
