@@ -16,7 +16,7 @@ struct Trial {
 
 Trial* trial_open(const Plan* p, const char* variants, Error* err) {
     const Backend* b = p->backend;
-    const Comm alone = comm_alone();
+    Comm alone = comm_alone();
     if (!plan_check_memory(p, &alone, err)) { return NULL; }
     Trial* t = alloc_or_die(1, sizeof *t, "a trial");
     GPT2* g = &t->g;

@@ -58,7 +58,6 @@ Tokenizer* open_text_tokenizer(const Config* c, const Plan* p, const char* folde
 void open_model(GPT2* g, const Plan* p, Comm* comm) {
     Error err;
     if (!plan_check_memory(p, comm, &err)) { fatal("%s", err.text); }
-    comm_barrier(comm); // no rank allocates before all have checked the free memory
     plan_layout(p, g);
     gpt2_alloc(g);
     load_weights(g, NULL, p);

@@ -314,7 +314,7 @@ static void memory_advice(const Plan* p, size_t available, char* text, size_t si
              fits || *offload ? "" : smallest);
 }
 
-bool plan_check_memory(const Plan* p, const Comm* comm, Error* err) {
+bool plan_check_memory(const Plan* p, Comm* comm, Error* err) {
     const Backend* b = p->backend;
     GPT2 g;
     plan_layout(p, &g);
@@ -325,7 +325,10 @@ bool plan_check_memory(const Plan* p, const Comm* comm, Error* err) {
         return fail(err, "not enough host memory: %.1f MiB are needed, %.1f MiB are available%s", in_mib(host_need),
                     in_mib(host_available), state ? "; --offload none leaves masters and moments on the GPU" : "");
     }
-    if (need <= available) { return true; }
+    if (need <= available) {
+        comm_barrier(comm);
+        return true;
+    }
     MemoryLine line[PLAN_MEMORY_LINES];
     plan_memory(p, line);
     for (int i = 0; i < PLAN_MEMORY_LINES; i++) {

@@ -174,6 +174,6 @@ enum { MAX_AUTO_BATCH = 1024 };
 int largest_batch(const Plan* p, long long most, size_t available);
 
 // Returns true if the plan fits into this rank's memory and, on a GPU, what all ranks of its machine need of the host's
-// into that. Else prints the memory report to standard error and returns false, with the options that help in `err`. No
-// rank may allocate before all have asked: call comm_barrier().
-bool plan_check_memory(const Plan* p, const Comm* comm, Error* err);
+// into that; but not before all ranks have looked, since none may allocate until then. Else prints the memory report to
+// standard error and returns false, with the options that help in `err`: the program is to end.
+bool plan_check_memory(const Plan* p, Comm* comm, Error* err);

@@ -137,7 +137,6 @@ static TrainState open_weights(TrainRun* run, Comm* comm) {
     if (p->rates.kind == OPTIMIZER_MUON && p->shards == 1 && !b->is_host) { check_equal_devices(comm, b); }
     if (p->shards == 1 && b->is_host) { check_equal_levels(comm, b); }
     if (!plan_check_memory(p, comm, &err)) { fatal("%s", err.text); }
-    comm_barrier(comm); // no rank allocates before all have checked the free memory
     plan_layout(p, &run->model);
     run->model.eot = documents_eot(&p->data, run->tokenizer);
     gpt2_alloc(&run->model);

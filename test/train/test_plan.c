@@ -182,7 +182,7 @@ static size_t memory_available(void) { return available; }
 
 TEST(a_plan_that_does_not_fit_is_refused_with_what_would_help) {
     Error err;
-    const Comm alone = comm_alone();
+    Comm alone = comm_alone();
     Plan p = plan_of(dtype_fp32, "gpt2");
     p.B = 1 << 20; // terabytes of activations
     EXPECT_DEATH(0, "activations", exit(plan_check_memory(&p, &alone, &err)));
@@ -207,17 +207,23 @@ TEST(a_plan_that_does_not_fit_is_refused_with_what_would_help) {
     process_rank = 0;
 }
 
-// On a device that is not the host.
+// Returns GPT-2's plan for a device that is not the host, and has `available` bytes.
+static Plan plan_on_gpu(Backend* gpu) {
+    Plan p = plan_of(dtype_fp32, "gpt2");
+    *gpu = *p.backend;
+    gpu->is_host = false;
+    gpu->device_memory_available = memory_available;
+    p.backend = gpu;
+    return p;
+}
+
 TEST(state_in_host_memory_leaves_room_on_the_device) {
     Error err;
-    const Comm alone = comm_alone();
-    Plan p = plan_of(dtype_fp32, "gpt2"), offloaded;
-    Backend gpu = *p.backend;
-    gpu.is_host = false;
-    gpu.device_memory_available = memory_available;
-    p.backend = &gpu;
+    Comm alone = comm_alone();
+    Backend gpu;
+    Plan p = plan_on_gpu(&gpu);
     p.B = 1;
-    offloaded = p;
+    Plan offloaded = p;
     offloaded.place = STATE_IN_HOST;
     offloaded.keep = RECOMPUTE_ALL;
     GPT2 g;
@@ -245,11 +251,8 @@ TEST(state_in_host_memory_leaves_room_on_the_device) {
 TEST(each_rank_of_a_machine_needs_host_memory) {
     Error err;
     Comm many = comm_alone();
-    Plan p = plan_of(dtype_fp32, "gpt2");
-    Backend gpu = *p.backend;
-    gpu.is_host = false;
-    gpu.device_memory_available = memory_available;
-    p.backend = &gpu;
+    Backend gpu;
+    const Plan p = plan_on_gpu(&gpu);
     available = SIZE_MAX;
     EXPECT(plan_check_memory(&p, &many, &err));
     many.local_size = 1 << 20; // terabytes of batches and buffers
