@@ -28,16 +28,22 @@ static inline char* save_with(const char* out, const Model* m, const TrainState*
     return checkpoint_save(out, &m->o, s, &plan, c, -1, err);
 }
 
-// Saves a checkpoint of that step; returns its path, which the caller frees.
-static inline char* save(const char* out, const Model* m, long long step, long long keep) {
-    Error err;
+// Saves a checkpoint of that step; returns its path, which the caller frees; NULL on failure.
+static inline char* try_save(const char* out, const Model* m, long long step, long long keep, Error* err) {
     Config c;
     config_defaults(&c);
     char* rule = format("%lld,best", keep);
     c.keep = rule;
     const TrainState s = state_at(step);
-    char* path = save_with(out, m, &s, &c, &err);
+    char* path = save_with(out, m, &s, &c, err);
     free(rule);
+    return path;
+}
+
+// The same, but a failure ends the program.
+static inline char* save(const char* out, const Model* m, long long step, long long keep) {
+    Error err;
+    char* path = try_save(out, m, step, keep, &err);
     if (!path) { fatal("%s", err.text); }
     return path;
 }
