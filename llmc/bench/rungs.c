@@ -4,13 +4,15 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // rungs
 
+// Flash attention before the types: the plain kernel of attention takes ten times as long as all else, so that no rung
+// above it would show what it brings.
 static const Rung GPU_RUNGS[] = {
     {"plain kernels, fp32", dtype_fp32, residual_fp32, kernels_plain, 0, attention_plain, 0, 0, ALL_THREADS},
     {"cuBLASLt, fp32", dtype_fp32, residual_fp32, kernels_fast, 0, attention_plain, 0, 0, ALL_THREADS},
-    {"tf32", dtype_tf32, residual_fp32, kernels_fast, 0, attention_plain, 0, 0, ALL_THREADS},
-    {"bf16", dtype_bf16, residual_fp32, kernels_fast, 0, attention_plain, 0, 0, ALL_THREADS},
-    {"fused", dtype_bf16, residual_fp32, kernels_fast, 1, attention_plain, 0, 0, ALL_THREADS},
-    {"flash attention", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 0, 0, ALL_THREADS},
+    {"flash attention", dtype_fp32, residual_fp32, kernels_fast, 0, attention_auto, 0, 0, ALL_THREADS},
+    {"tf32", dtype_tf32, residual_fp32, kernels_fast, 0, attention_auto, 0, 0, ALL_THREADS},
+    {"bf16", dtype_bf16, residual_fp32, kernels_fast, 0, attention_auto, 0, 0, ALL_THREADS},
+    {"fused", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 0, 0, ALL_THREADS},
     {"padded vocabulary", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 1, 0, ALL_THREADS},
     {"CUDA graphs", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 1, 1, ALL_THREADS},
     {"residual stream", dtype_bf16, residual_bf16, kernels_fast, 1, attention_auto, 1, 1, ALL_THREADS},

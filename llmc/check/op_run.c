@@ -6,6 +6,8 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // random inputs
 
+static bool is_input(const OpTensor* t) { return t->role == ROLE_READ || t->role == ROLE_ADD; }
+
 // Fills a tensor that an operation reads. Integers are below V, those of `text` below 5. Other numbers are normal, with
 // a standard deviation of 1/sqrt(C) for matrices of weights, so that results of matmuls, logits above all, are about 1;
 // of 1 for `qkv`, so that scores differ; of 1/2 elsewhere. `v` and `norm` are squares; 4 is added to `norm`, so that
@@ -49,7 +51,7 @@ void op_fill(double* const* values, const OpTensor* tensors, int count, const Op
     const double* tokens = NULL;
     for (int i = 0; i < count; i++) {
         const OpTensor* t = &tensors[i];
-        const bool has_input = t->role == ROLE_READ || t->role == ROLE_ADD;
+        const bool has_input = is_input(t);
         if (!values[i]) { continue; }
         if (has_input) { fill_tensor(values[i], t, s, mix64(seed) + (uint64_t)i); }
         for (size_t k = 0; !has_input && k < t->n; k++) { values[i][k] = (double)NAN; }
@@ -88,9 +90,24 @@ double op_rounded(const Backend* b, Elem elem, double x) {
                                    : x;
 }
 
+// Fills a tensor with NaN by parts: all logits of a batch may be larger than the host's memory.
+static void put_nan(const OpCase* c, const OpTensor* t) {
+    const size_t part = min_size(t->n, (size_t)1 << 20), size = op_bytes(c, t) / t->n;
+    char *host = alloc_or_die(part, size, t->name), *to = t->data;
+    for (size_t i = 0; i < part; i++) { element_put(c, t->elem, host, i, (double)NAN); }
+    for (size_t i = 0; i < t->n; i += part) {
+        c->backend->device_copy_in(to + i * size, host, min_size(part, t->n - i) * size);
+    }
+    free(host);
+}
+
 void op_put(const OpCase* c, const OpTensor* t, const double* values) {
+    if (!values) {
+        put_nan(c, t);
+        return;
+    }
     void* host = alloc_or_die(op_bytes(c, t), 1, t->name);
-    for (size_t i = 0; i < t->n; i++) { element_put(c, t->elem, host, i, values ? values[i] : (double)NAN); }
+    for (size_t i = 0; i < t->n; i++) { element_put(c, t->elem, host, i, values[i]); }
     c->backend->device_copy_in(t->data, host, op_bytes(c, t));
     free(host);
 }
@@ -118,7 +135,10 @@ OpCase op_open(const Backend* b, int op, const OpSizes* sizes, uint64_t seed) {
     OpCase c = op_declare(b, op, sizes);
     double* values[MAX_OP_TENSORS] = {NULL};
     op_alloc(&c);
-    for (int i = 0; i < c.count; i++) { values[i] = alloc_or_die(c.tensor[i].n, sizeof *values[i], c.tensor[i].name); }
+    for (int i = 0; i < c.count; i++) {
+        const OpTensor* t = &c.tensor[i];
+        if (is_input(t)) { values[i] = alloc_or_die(t->n, sizeof *values[i], t->name); }
+    }
     op_fill(values, c.tensor, c.count, sizes, seed);
     for (int i = 0; i < c.count; i++) {
         op_put(&c, &c.tensor[i], values[i]);
