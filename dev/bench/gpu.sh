@@ -251,7 +251,7 @@ part_first() {
     same_digits flash launches
     bench ops 90 "ops $operations" --dtype $half
     with_torch torch_ops 60 dev/bench/torch_ops.py
-    peers $half 140 -B 32 --rounds 2
+    peers $half 230 -B 32 --rounds 2
     counters
 }
 
