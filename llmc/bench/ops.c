@@ -51,6 +51,17 @@ bool op_is_asked_for(const BenchOps* b, const char* name, const char* layer) {
     return asked;
 }
 
+// Returns the sizes of an operation that the step does not have. Those of generation add the last token to B sequences.
+static OpSizes sizes_beside_step(const Plan* p, int op) {
+    OpSizes s = op_sizes_of(&p->shape, p->B, p->T);
+    if (is_one_of(op_name(op), "attention_cached|classifier_logits")) {
+        s.T = 1;
+        s.past = p->T - 1;
+        s.capacity = p->T;
+    }
+    return s;
+}
+
 // Lists what can be timed: the operations of a step, then all others of op_cases.h, at the model's shapes.
 static StepOps list_ops(const Plan* p) {
     StepOps ops = record_step(p);
@@ -59,7 +70,7 @@ static StepOps list_ops(const Plan* p) {
     for (int op = 0; op_name(op); op++) {
         if (is_listed[op]) { continue; }
         if (ops.count == MAX_STEP_OPS) { fatal("bench ops: more than %d rows", MAX_STEP_OPS); }
-        ops.op[ops.count++] = (StepOp){.op = op, .layer = "", .size = op_sizes_of(&p->shape, p->B, p->T)};
+        ops.op[ops.count++] = (StepOp){.op = op, .layer = "", .size = sizes_beside_step(p, op)};
     }
     return ops;
 }

@@ -66,6 +66,9 @@ every_operation_is_timed() {
     # 4 N C OC; inp, dout and weight are read, dinp written, dweight and dbias added to: 4 bytes each
     [ "$(values_of flops "$json")" = 196608.0 ] || note "flops of the qkv layer: $(values_of flops "$json")"
     [ "$(values_of bytes "$json")" = 47872.0 ] || note "bytes of the qkv layer: $(values_of bytes "$json")"
+    must "$train" bench ops cached logits --model L=1,H=2,C=32,T=16,V=50 --batch_size 2 --seq_len 8 --out "$dir/ops"
+    # one token of each sequence: 4 C (T keys) for attention, 2 C V for the logits
+    [ "$(values_of flops "$json" | xargs)" = '2048.0 6400.0' ] || note "flops of a token: $(values_of flops "$json")"
     expect 2 "no operation has 'nothing' in its name" "$train" bench ops matmul nothing --out ""
 }
 
