@@ -162,14 +162,15 @@ static int comm_size_order(const void* a, const void* b) {
     return (x > y) - (x < y);
 }
 
-// Lists sizes: those of the model's gradients, and from 8 bytes on, each eight times the one before. Returns how many.
+// Lists sizes: those of the model's gradients, and from a double of each process on, each eight times the one before.
+// Returns how many.
 static int comm_sizes(const TensorTable* table, int processes, CommSize sizes[MAX_COMM_SIZES]) {
     const CommSize of_model[] = {{"a layer", table->layer_size * sizeof(float)},
                                  {"embeddings", table->layers_begin * sizeof(float)},
                                  {"all gradients", table->size * sizeof(float)}};
     int count = 0;
     for (int i = 0; i < 3; i++) { sizes[count++] = of_model[i]; }
-    for (size_t bytes = 8; bytes < of_model[2].bytes && count < MAX_COMM_SIZES; bytes *= 8) {
+    for (size_t bytes = comm_bytes(8, processes); bytes < of_model[2].bytes && count < MAX_COMM_SIZES; bytes *= 8) {
         sizes[count++] = (CommSize){"", bytes};
     }
     for (int i = 0; i < count; i++) { sizes[i].bytes = comm_bytes(sizes[i].bytes, processes); }

@@ -27,8 +27,8 @@ int in_child(void (*work)(Ladder*, int), Ladder* l, int index, size_t* peak_byte
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// Returns the options of a rung. At this learning rate the loss falls in every step. At the default, without warm-up, it
-// jumps up and down, and rounding decides when.
+// Returns the options of a rung. At this learning rate the loss falls in every step. At the default one, without
+// warm-up, it jumps up and down, and rounding decides when.
 static Config rung_config(const Config* config, const Rung* r) {
     Config c = *config;
     c.dtype = r->dtype;

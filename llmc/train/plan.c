@@ -120,6 +120,9 @@ bool plan_check_effects(const Plan* p, const Config* c, Error* err) {
         return fail(err, "--attention exact has no effect with --dtype %s: attention's output is not rounded to 16 "
                     "bits", dtype_names[p->dtype]);
     }
+    if (config_source(c, "eval_data") > FROM_CHECKPOINT && *c->eval_data && p->phases.test_sets.every == 0) {
+        return fail(err, "--eval_data %s is never scored: give --val_every, or every:N in --eval_rules", c->eval_data);
+    }
     return true;
 }
 

@@ -12,6 +12,7 @@ test_sets_are_scored_alone_and_while_training() {
     done
     [ "$(grep -c '"kind":"eval","step":[024],.*"rules":"l.*"total":11' "$dir/run/metrics.jsonl")" = 6 ] ||
         note "not six records: $(grep eval "$dir/run/metrics.jsonl")"
+    expect 2 'is never scored: give --val_every' "$train" $small $data --val_every 0 --eval_data "$sets" --out ""
     must "$train" eval --out "$dir/run" --eval_data "$sets" --batch_size 2
     grep '^[HL]' "$dir/out" | cmp -s - "$dir/want" || note "other scores than in training: $(cat "$dir/out")"
     grep -q 'published: OpenAI' "$dir/out" || note "no published scores"
