@@ -6,7 +6,7 @@
 # data      sh data/fetch.sh fineweb-edu 99      (GPT-2's tokens, 20 GB; nothing to prepare)
 # memory    25.1 GiB a GPU with 64 sequences in a micro-batch; fewer where that does not fit (--batch_size auto)
 # takes     llm.c: 300 ms a step on 8 A100-80, 94 min, $20 at $14 an hour (its scripts/run_gpt2_124M.sh); 140 ms on 8
-#           H100, 46 min (modded-nanogpt, 2024-10-13_llmc). This program: dev/numbers.md, on one H200.
+#           H100, 46 min (modded-nanogpt, 2024-10-13_llmc). This program: dev/numbers.md, on one H100, H200.
 # reaches   a validation loss below 3.2924, that of OpenAI's 124M on FineWeb-Edu (build-nanogpt, play.ipynb).
 #           HellaSwag: OpenAI's 29.5%, llm.c's after 10B tokens 29.9 to 31.4%, GPT-3's 33.7%.
 #

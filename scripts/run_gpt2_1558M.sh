@@ -7,7 +7,7 @@
 # memory    55 GiB on each of 8 GPUs, 70 on a single one: --zero 1 shards masters and moments. Cards of 40 GB:
 #           --batch_size 8 (34 GiB); of 24 GB: --batch_size 4 --recompute all (14 GiB).
 # takes     llm.c: 2.7 s a step on 8 H100, 24 hours, $672 at $28 an hour (its script). This program,
-#           on one H200: dev/numbers.md.
+#           on one H100 and one H200: dev/numbers.md.
 # reaches   OpenAI's 1558M: HellaSwag 48.9%, which llm.c passed after about 25,000 steps (its discussion 677).
 #           A checkpoint is 19 GB, and three are kept.
 #

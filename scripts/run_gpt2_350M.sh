@@ -6,7 +6,7 @@
 # data      sh data/fetch.sh fineweb100b 320     (64 GB)
 # memory    62 GiB a GPU with 64 sequences in a micro-batch; fewer where that does not fit (--batch_size auto)
 # takes     llm.c: 820 ms a step on 8 A100-80, 13.7 hours, $200 at $14 an hour (its script). This program:
-#           dev/numbers.md, on one H200.
+#           dev/numbers.md, on one H100 and one H200.
 # reaches   OpenAI's 355M: validation loss 3.0831, HellaSwag 37.5% (llm.c, dev/vislog.ipynb). llm.c's curve
 #           (modded-nanogpt, records/011825_GPT2Medium/main.log):
 #
