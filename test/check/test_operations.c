@@ -21,6 +21,21 @@ TEST(layernorm_backward_returns_the_rounded_sum) {
     EACH_BF16_RESIDUAL(b) { check_rounded_sum(b); }
 }
 
+// They are filled by parts of 2^20 elements.
+TEST(outputs_of_an_open_case_are_nan_up_to_their_end) {
+    const OpSizes sizes = {.B = 1, .T = 1050, .C = 1000, .NH = 1};
+    EACH_BACKEND(b) {
+        OpCase c = op_open(b, op_number("gelu_forward"), &sizes, 1);
+        const OpTensor* out = op_find_tensor(&c, "out");
+        double* values = op_values(&c, out);
+        size_t numbers = 0;
+        for (size_t i = 0; i < out->n; i++) { numbers += !isnan(values[i]); }
+        EXPECT(out->n > 1 << 20 && numbers == 0);
+        free(values);
+        op_close(&c);
+    }
+}
+
 // Copies the values of a tensor of one case to a tensor of another one.
 static void copy_tensor(OpCase* to, const char* to_name, OpCase* from, const char* from_name) {
     double* values = op_values(from, op_find_tensor(from, from_name));
