@@ -255,7 +255,7 @@ def page(program):
           "`--residual bf16`, `--attention cudnn --deterministic 0`, and faster matmuls of K = 768 together.\n\n"
           "Measured in steps of 131,072 tokens, `d12`, `d24`, `d36`, `d48`: [one H100](gpu/h100.txt) 560, 202, 95.7,\n"
           "50.1; [one H200](gpu/h200.txt) 578, 210, 101, 52.5. Predicted for these steps: H100 426 to 584,\n"
-          "152 to 208, 72 to 99, 38 to 51; H200 441 to 606, 157 to 216, 75 to 102, 39 to 52.5.")
+          "152 to 208, 72 to 99, 38 to 51; H200 441 to 606, 157 to 216, 75 to 102, 39 to 52.4.")
     print("\nHours and dollars of the presets on eight GPUs, at $14 and $28 an hour; a growing batch takes longer.\n"
           "124M in micro-batches of 64 sequences:\n")
     print("| | steps | 8 x A100: hours | $ | 8 x H100: hours | $ |\n|---|---|---|---|---|---|")

@@ -27,8 +27,7 @@ int in_child(void (*work)(Ladder*, int), Ladder* l, int index, size_t* peak_byte
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// Returns the options of a rung. At this learning rate the loss falls in every step. At the default one, without
-// warm-up, it jumps up and down, and rounding decides when.
+// Returns the options of a rung.
 static Config rung_config(const Config* config, const Rung* r) {
     Config c = *config;
     c.dtype = r->dtype;
@@ -38,7 +37,7 @@ static Config rung_config(const Config* config, const Rung* r) {
     c.attention = r->attention;
     c.pad_vocab = r->pad_vocab;
     c.graph = r->graph;
-    c.lr = 3e-5;
+    c.lr = LADDER_LR;
     if (r->threads != ALL_THREADS) { c.threads = r->threads; }
     return c;
 }

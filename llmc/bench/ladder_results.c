@@ -84,6 +84,7 @@ static json_t* ladder_json(const Ladder* l) {
     json_t* options = json_object_get(record, "options");
     for (int i = 0; i < NUM_DECIDED; i++) { json_object_del(options, DECIDED[i]); }
     json_object_set_new(options, "max_steps", json_integer(l->steps));
+    json_object_set_new(options, "lr", json_real(LADDER_LR));
     return record;
 }
 
