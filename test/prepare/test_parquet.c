@@ -209,4 +209,136 @@ TEST(checksums_find_a_changed_letter) {
     free(data);
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// files that pyarrow writes only when they are large, or on request
+
+typedef struct {
+    char data[1 << 17];
+    size_t size;
+} Made;
+
+enum { I32 = 5, I64 = 6, STRING = 8, LIST = 9, STRUCT = 12, ROW_GROUPS = 20, WORDS = 300 };
+
+static void put(Made* m, int byte) { m->data[m->size++] = (char)byte; }
+static void put_varint(Made* m, uint64_t x) {
+    for (; x >= 0x80; x >>= 7) { put(m, (int)(x & 0x7f) | 0x80); }
+    put(m, (int)x);
+}
+static void put_int(Made* m, int delta, int type, uint64_t x) {
+    put(m, delta << 4 | type);
+    put_varint(m, 2 * x); // zigzag
+}
+static void put_string(Made* m, int delta, const char* text) {
+    put(m, delta << 4 | STRING);
+    put_varint(m, strlen(text));
+    while (*text) { put(m, *text++); }
+}
+static void put_page_header(Made* m, uint64_t type, uint64_t bytes) {
+    put_int(m, 1, I32, type);
+    put_int(m, 1, I32, bytes);
+    put_int(m, 1, I32, bytes);
+}
+
+// Writes the pages of a row group: a dictionary, an index, and data of two rows, the dictionary's word `index`. Returns
+// where the data begin.
+static size_t put_pages(Made* m, int index) {
+    char statistics[1000];
+    memset(statistics, 's', sizeof statistics - 1);
+    statistics[sizeof statistics - 1] = 0;
+    put_page_header(m, 2, WORDS * 8);
+    put(m, 4 << 4 | STRUCT); // field 7
+    put_int(m, 1, I32, WORDS);
+    put_int(m, 1, I32, 0);
+    put(m, 0), put(m, 0);
+    for (int i = 0; i < WORDS; i++) {
+        put(m, 4), put(m, 0), put(m, 0), put(m, 0);
+        m->size += (size_t)snprintf(m->data + m->size, 5, "w%03d", i);
+    }
+    put_page_header(m, 1, 3); // an index page, whose bytes are no header
+    put(m, 0);
+    put(m, 0xff), put(m, 0xff), put(m, 0xff);
+    const size_t data = m->size;
+    put_page_header(m, 0, 4);
+    put(m, 2 << 4 | STRUCT); // field 5
+    put_int(m, 1, I32, 2);
+    put_int(m, 1, I32, 8); // indices into the dictionary
+    put_int(m, 1, I32, 3);
+    put_int(m, 1, I32, 3);
+    put(m, 1 << 4 | STRUCT); // statistics: the header is longer than what is read of it at first
+    put_string(m, 1, statistics);
+    put(m, 0), put(m, 0), put(m, 0);
+    put(m, 9), put(m, 2 << 1), put(m, index & 255), put(m, index >> 8); // width, a run of two, its value
+    return data;
+}
+
+// Writes the footer's part about a row group: its pages lie from `begin` to `end`, the data from `data` on.
+static void put_row_group(Made* m, size_t begin, size_t data, size_t end) {
+    put(m, 1 << 4 | LIST), put(m, 1 << 4 | STRUCT); // columns
+    put_int(m, 2, I64, begin), put(m, 1 << 4 | STRUCT);
+    put_int(m, 1, I32, 6); // byte arrays
+    put(m, 1 << 4 | LIST), put(m, 2 << 4 | I32), put_varint(m, 0), put_varint(m, 2 * 8); // encodings
+    put(m, 1 << 4 | LIST), put(m, 1 << 4 | STRING), put_varint(m, 4);
+    for (const char* c = "text"; *c; c++) { put(m, *c); }
+    put_int(m, 1, I32, 0), put_int(m, 1, I64, 2); // not compressed; values
+    put_int(m, 1, I64, end - begin), put_int(m, 1, I64, end - begin);
+    put_int(m, 2, I64, data), put_int(m, 2, I64, begin);
+    put(m, 0), put(m, 0);
+    put_int(m, 1, I64, end - begin), put_int(m, 1, I64, 2); // bytes, rows
+    put(m, 0);
+}
+
+// Makes a file that pyarrow reads, too.
+static void make_file(Made* m) {
+    size_t at[ROW_GROUPS + 1], data[ROW_GROUPS];
+    m->size = 0;
+    put(m, 'P'), put(m, 'A'), put(m, 'R'), put(m, '1');
+    for (int g = 0; g < ROW_GROUPS; g++) {
+        at[g] = m->size;
+        data[g] = put_pages(m, WORDS - 1 - g);
+    }
+    const size_t footer = at[ROW_GROUPS] = m->size;
+    put_int(m, 1, I32, 1);
+    put(m, 1 << 4 | LIST), put(m, 2 << 4 | STRUCT); // the schema
+    put_string(m, 4, "root"), put_int(m, 1, I32, 1), put(m, 0);
+    put_int(m, 1, I32, 6), put_int(m, 2, I32, 0), put_string(m, 1, "text"), put(m, 0);
+    put_int(m, 1, I64, 2 * ROW_GROUPS);
+    put(m, 1 << 4 | LIST), put(m, 15 << 4 | STRUCT), put_varint(m, ROW_GROUPS); // 15: the count follows
+    for (int g = 0; g < ROW_GROUPS; g++) { put_row_group(m, at[g], data[g], at[g + 1]); }
+    put(m, 0);
+    const uint32_t bytes = (uint32_t)(m->size - footer);
+    memcpy(m->data + m->size, &bytes, 4);
+    memcpy(m->data + m->size + 4, "PAR1", 4);
+    m->size += 8;
+}
+
+TEST(many_row_groups_long_headers_and_index_pages_are_read) {
+    static Made made;
+    const char* path = test_path("made.parquet");
+    Parquet p;
+    Error err = {.text = ""};
+    ParquetRow kind;
+    Bytes value;
+    make_file(&made);
+    test_write(path, made.data, made.size);
+    if (!parquet_open(&p, path, "text", &err)) { TEST_FAIL("%s", err.text); return; }
+    EXPECT(p.num_rows == 2 * ROW_GROUPS);
+    for (int i = 0; i < 2 * ROW_GROUPS; i++) {
+        char word[16];
+        snprintf(word, sizeof word, "w%03d", WORDS - 1 - i / 2); // an index of two bytes
+        if (!parquet_next(&p, &kind, &value, &err)) { TEST_FAIL("%s", err.text); break; }
+        if (value.bytes != 4 || memcmp(value.data, word, 4) != 0) { TEST_FAIL("row %d is not %s", i, word); }
+    }
+    parquet_close(&p);
+}
+
+TEST(an_encrypted_footer_is_named) {
+    static Made made;
+    const char* path = test_path("encrypted.parquet");
+    make_file(&made);
+    memcpy(made.data, "PARE", 4);
+    memcpy(made.data + made.size - 4, "PARE", 4);
+    test_write(path, made.data, made.size);
+    EXPECT_REFUSED(path, "text", "encrypted: decrypt it first");
+}
+
 TEST_MAIN()
