@@ -272,14 +272,14 @@ static size_t put_pages(Made* m, int index) {
 }
 
 // Writes the footer's part about a row group: its pages lie from `begin` to `end`, the data from `data` on.
-static void put_row_group(Made* m, size_t begin, size_t data, size_t end) {
+static void put_row_group(Made* m, int codec, size_t begin, size_t data, size_t end) {
     put(m, 1 << 4 | LIST), put(m, 1 << 4 | STRUCT); // columns
     put_int(m, 2, I64, begin), put(m, 1 << 4 | STRUCT);
     put_int(m, 1, I32, 6); // byte arrays
     put(m, 1 << 4 | LIST), put(m, 2 << 4 | I32), put_varint(m, 0), put_varint(m, 2 * 8); // encodings
     put(m, 1 << 4 | LIST), put(m, 1 << 4 | STRING), put_varint(m, 4);
     for (const char* c = "text"; *c; c++) { put(m, *c); }
-    put_int(m, 1, I32, 0), put_int(m, 1, I64, 2); // not compressed; values
+    put_int(m, 1, I32, (uint64_t)codec), put_int(m, 1, I64, 2); // two values
     put_int(m, 1, I64, end - begin), put_int(m, 1, I64, end - begin);
     put_int(m, 2, I64, data), put_int(m, 2, I64, begin);
     put(m, 0), put(m, 0);
@@ -287,28 +287,38 @@ static void put_row_group(Made* m, size_t begin, size_t data, size_t end) {
     put(m, 0);
 }
 
-// Makes a file that pyarrow reads, too.
-static void make_file(Made* m) {
-    size_t at[ROW_GROUPS + 1], data[ROW_GROUPS];
-    m->size = 0;
-    put(m, 'P'), put(m, 'A'), put(m, 'R'), put(m, '1');
-    for (int g = 0; g < ROW_GROUPS; g++) {
-        at[g] = m->size;
-        data[g] = put_pages(m, WORDS - 1 - g);
-    }
-    const size_t footer = at[ROW_GROUPS] = m->size;
+static void put_magic(Made* m) {
+    for (const char* c = "PAR1"; *c; c++) { put(m, *c); }
+}
+
+// Writes the footer of row groups that begin at[0], at[1], ... and the last of which ends at[groups].
+static void put_footer(Made* m, int codec, const size_t* at, const size_t* data, int groups) {
+    const size_t footer = m->size;
     put_int(m, 1, I32, 1);
     put(m, 1 << 4 | LIST), put(m, 2 << 4 | STRUCT); // the schema
     put_string(m, 4, "root"), put_int(m, 1, I32, 1), put(m, 0);
     put_int(m, 1, I32, 6), put_int(m, 2, I32, 0), put_string(m, 1, "text"), put(m, 0);
-    put_int(m, 1, I64, 2 * ROW_GROUPS);
-    put(m, 1 << 4 | LIST), put(m, 15 << 4 | STRUCT), put_varint(m, ROW_GROUPS); // 15: the count follows
-    for (int g = 0; g < ROW_GROUPS; g++) { put_row_group(m, at[g], data[g], at[g + 1]); }
+    put_int(m, 1, I64, 2 * (uint64_t)groups);
+    put(m, 1 << 4 | LIST), put(m, 15 << 4 | STRUCT), put_varint(m, (uint64_t)groups); // 15: the count follows
+    for (int g = 0; g < groups; g++) { put_row_group(m, codec, at[g], data[g], at[g + 1]); }
     put(m, 0);
     const uint32_t bytes = (uint32_t)(m->size - footer);
-    memcpy(m->data + m->size, &bytes, 4);
-    memcpy(m->data + m->size + 4, "PAR1", 4);
-    m->size += 8;
+    memcpy(m->data + m->size, &bytes, sizeof bytes);
+    m->size += sizeof bytes;
+    put_magic(m);
+}
+
+// Makes a file that pyarrow reads, too.
+static void make_file(Made* m) {
+    size_t at[ROW_GROUPS + 1], data[ROW_GROUPS];
+    m->size = 0;
+    put_magic(m);
+    for (int g = 0; g < ROW_GROUPS; g++) {
+        at[g] = m->size;
+        data[g] = put_pages(m, WORDS - 1 - g);
+    }
+    at[ROW_GROUPS] = m->size;
+    put_footer(m, 0, at, data, ROW_GROUPS);
 }
 
 TEST(many_row_groups_long_headers_and_index_pages_are_read) {
@@ -328,6 +338,33 @@ TEST(many_row_groups_long_headers_and_index_pages_are_read) {
         if (!parquet_next(&p, &kind, &value, &err)) { TEST_FAIL("%s", err.text); break; }
         if (value.bytes != 4 || memcmp(value.data, word, 4) != 0) { TEST_FAIL("row %d is not %s", i, word); }
     }
+    parquet_close(&p);
+}
+
+// The page would be read into memory of its size, and its levels are longer.
+TEST(levels_longer_than_their_page_are_refused) {
+    enum { GZIP = 2, PAGE = 10, LEVELS = 70000 };
+    static Made made;
+    const char* path = test_path("levels.parquet");
+    size_t at[2] = {4, 0};
+    Parquet p;
+    Error err;
+    ParquetRow kind;
+    Bytes value;
+    if (!codec_check(CODEC_GZIP, path, &err)) { SKIP("built without zlib"); }
+    made.size = 0;
+    put_magic(&made);
+    put_int(&made, 1, I32, 3), put_int(&made, 1, I32, PAGE), put_int(&made, 1, I32, LEVELS);
+    put(&made, 5 << 4 | STRUCT); // field 8
+    put_int(&made, 1, I32, 2), put_int(&made, 1, I32, 0), put_int(&made, 1, I32, 2), put_int(&made, 1, I32, 0);
+    put_int(&made, 1, I32, LEVELS), put_int(&made, 1, I32, 0);
+    put(&made, 0), put(&made, 0);
+    for (int i = 0; i < LEVELS; i++) { put(&made, 0); }
+    at[1] = made.size;
+    put_footer(&made, GZIP, at, at, 1);
+    test_write(path, made.data, made.size);
+    if (!parquet_open(&p, path, "text", &err)) { TEST_FAIL("%s", err.text); return; }
+    EXPECT(!parquet_next(&p, &kind, &value, &err) && strstr(err.text, "a page's sizes contradict each other"));
     parquet_close(&p);
 }
 
