@@ -169,11 +169,12 @@ static int comm_sizes(const TensorTable* table, int processes, CommSize sizes[MA
                                  {"embeddings", table->layers_begin * sizeof(float)},
                                  {"all gradients", table->size * sizeof(float)}};
     int count = 0;
-    for (int i = 0; i < 3; i++) { sizes[count++] = of_model[i]; }
+    for (int i = 0; i < 3; i++) {
+        sizes[count++] = (CommSize){of_model[i].what, comm_bytes(of_model[i].bytes, processes)};
+    }
     for (size_t bytes = comm_bytes(8, processes); bytes < of_model[2].bytes && count < MAX_COMM_SIZES; bytes *= 8) {
         sizes[count++] = (CommSize){"", bytes};
     }
-    for (int i = 0; i < count; i++) { sizes[i].bytes = comm_bytes(sizes[i].bytes, processes); }
     qsort(sizes, (size_t)count, sizeof *sizes, comm_size_order);
     return count;
 }

@@ -90,25 +90,17 @@ double op_rounded(const Backend* b, Elem elem, double x) {
                                    : x;
 }
 
-// Fills a tensor with NaN by parts: all logits of a batch may be larger than the host's memory.
-static void put_nan(const OpCase* c, const OpTensor* t) {
+// By parts: a GPU's tensor may be larger than the host's memory. The first part's NaN serve all others.
+void op_put(const OpCase* c, const OpTensor* t, const double* values) {
     const size_t part = min_size(t->n, (size_t)1 << 20), size = op_bytes(c, t) / t->n;
     char *host = alloc_or_die(part, size, t->name), *to = t->data;
-    for (size_t i = 0; i < part; i++) { element_put(c, t->elem, host, i, (double)NAN); }
-    for (size_t i = 0; i < t->n; i += part) {
-        c->backend->device_copy_in(to + i * size, host, min_size(part, t->n - i) * size);
+    for (size_t first = 0; first < t->n; first += part) {
+        const size_t count = min_size(part, t->n - first);
+        for (size_t i = 0; i < count && (values || first == 0); i++) {
+            element_put(c, t->elem, host, i, values ? values[first + i] : (double)NAN);
+        }
+        c->backend->device_copy_in(to + first * size, host, count * size);
     }
-    free(host);
-}
-
-void op_put(const OpCase* c, const OpTensor* t, const double* values) {
-    if (!values) {
-        put_nan(c, t);
-        return;
-    }
-    void* host = alloc_or_die(op_bytes(c, t), 1, t->name);
-    for (size_t i = 0; i < t->n; i++) { element_put(c, t->elem, host, i, values[i]); }
-    c->backend->device_copy_in(t->data, host, op_bytes(c, t));
     free(host);
 }
 

@@ -228,10 +228,13 @@ static void put_int(Made* m, int delta, int type, uint64_t x) {
     put(m, delta << 4 | type);
     put_varint(m, 2 * x); // zigzag
 }
+static void put_text(Made* m, const char* text) {
+    while (*text) { put(m, *text++); }
+}
 static void put_string(Made* m, int delta, const char* text) {
     put(m, delta << 4 | STRING);
     put_varint(m, strlen(text));
-    while (*text) { put(m, *text++); }
+    put_text(m, text);
 }
 static void put_page_header(Made* m, uint64_t type, uint64_t bytes) {
     put_int(m, 1, I32, type);
@@ -277,18 +280,13 @@ static void put_row_group(Made* m, int codec, size_t begin, size_t data, size_t 
     put_int(m, 2, I64, begin), put(m, 1 << 4 | STRUCT);
     put_int(m, 1, I32, 6); // byte arrays
     put(m, 1 << 4 | LIST), put(m, 2 << 4 | I32), put_varint(m, 0), put_varint(m, 2 * 8); // encodings
-    put(m, 1 << 4 | LIST), put(m, 1 << 4 | STRING), put_varint(m, 4);
-    for (const char* c = "text"; *c; c++) { put(m, *c); }
+    put(m, 1 << 4 | LIST), put_string(m, 1, "text"); // a list of one
     put_int(m, 1, I32, (uint64_t)codec), put_int(m, 1, I64, 2); // two values
     put_int(m, 1, I64, end - begin), put_int(m, 1, I64, end - begin);
     put_int(m, 2, I64, data), put_int(m, 2, I64, begin);
     put(m, 0), put(m, 0);
     put_int(m, 1, I64, end - begin), put_int(m, 1, I64, 2); // bytes, rows
     put(m, 0);
-}
-
-static void put_magic(Made* m) {
-    for (const char* c = "PAR1"; *c; c++) { put(m, *c); }
 }
 
 // Writes the footer of row groups that begin at[0], at[1], ... and the last of which ends at[groups].
@@ -305,14 +303,14 @@ static void put_footer(Made* m, int codec, const size_t* at, const size_t* data,
     const uint32_t bytes = (uint32_t)(m->size - footer);
     memcpy(m->data + m->size, &bytes, sizeof bytes);
     m->size += sizeof bytes;
-    put_magic(m);
+    put_text(m, "PAR1");
 }
 
 // Makes a file that pyarrow reads, too.
 static void make_file(Made* m) {
     size_t at[ROW_GROUPS + 1], data[ROW_GROUPS];
     m->size = 0;
-    put_magic(m);
+    put_text(m, "PAR1");
     for (int g = 0; g < ROW_GROUPS; g++) {
         at[g] = m->size;
         data[g] = put_pages(m, WORDS - 1 - g);
@@ -353,7 +351,7 @@ TEST(levels_longer_than_their_page_are_refused) {
     Bytes value;
     if (!codec_check(CODEC_GZIP, path, &err)) { SKIP("built without zlib"); }
     made.size = 0;
-    put_magic(&made);
+    put_text(&made, "PAR1");
     put_int(&made, 1, I32, 3), put_int(&made, 1, I32, PAGE), put_int(&made, 1, I32, LEVELS);
     put(&made, 5 << 4 | STRUCT); // field 8
     put_int(&made, 1, I32, 2), put_int(&made, 1, I32, 0), put_int(&made, 1, I32, 2), put_int(&made, 1, I32, 0);
