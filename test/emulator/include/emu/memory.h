@@ -20,7 +20,7 @@ inline const bool audits = option("EMU_AUDIT", 0) != 0; // audit.h
 
 constexpr size_t ALIGNMENT = 256; // of allocations, as cudaMalloc promises
 inline const size_t RED_ZONE = audits ? (size_t)16 << 30 : 256; // an index of 32 bits does not leap over the large one
-constexpr size_t PAGE = 4096;
+constexpr size_t PAGE = 4096, LARGE_PAGE = 2 << 20;
 constexpr int POISON = 0xff;
 constexpr size_t MOST_POISONED = 8 << 20; // bytes of an allocation: all of cuBLASLt's workspace would take 0.1 s
 
@@ -118,11 +118,18 @@ inline void check_range(const void* p, size_t n, const char* what) {
 // ---------------------------------------------------------------------------------------------------------------------
 // the guard
 
+// Sets the protection of what was ever handed out, up to the end of its last large page: a part would split the page,
+// and every launch would go over 512 small ones.
+inline void protect_all(int protection) {
+    const size_t bytes = round_up(mem.top, LARGE_PAGE);
+    if (mprotect(mem.base, bytes < mem.reserved ? bytes : mem.reserved, protection) != 0) {
+        die("mprotect of device memory failed");
+    }
+}
+
 inline void protect(int protection) {
     static const bool guard = option("EMU_GUARD", 1) != 0;
-    if (guard && mem.top && mprotect(mem.base, round_up(mem.top, PAGE), protection) != 0) {
-        die("mprotect of device memory failed; EMU_GUARD=0 does without");
-    }
+    if (guard && mem.top) { protect_all(protection); }
 }
 
 // Device memory can be read and written while one of these lives.
@@ -177,13 +184,13 @@ inline void reserve() {
     for (size_t bytes = (size_t)1 << (audits ? 46 : 40); bytes >= 1 << 30; bytes /= 2) {
         void* p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p != MAP_FAILED) {
-            mem.base = (char*)p;
-            mem.reserved = bytes;
+            mem.base = (char*)round_up((size_t)p, LARGE_PAGE);
+            mem.reserved = bytes - LARGE_PAGE;
             if (audits) {
-                madvise(p, mem.reserved, MADV_NOHUGEPAGE); // a byte that is written costs a page, not 2 MiB
-                mem.top = RED_ZONE;                        // an index below 0 hits no host memory
+                madvise(mem.base, mem.reserved, MADV_NOHUGEPAGE); // a byte that is written costs a page, not 2 MiB
+                mem.top = RED_ZONE;                                // an index below 0 hits no host memory
             } else {
-                madvise(p, mem.reserved, MADV_HUGEPAGE); // protect() goes over all pages for each launch
+                madvise(mem.base, mem.reserved, MADV_HUGEPAGE); // protect() goes over all pages for each launch
             }
             return;
         }
@@ -242,13 +249,13 @@ inline void* allocate(size_t n) {
     mem.used += n;
     counts.memory = mem.used > counts.memory ? mem.used : counts.memory;
     mem.live[p] = n;
-    if (mprotect(mem.base, round_up(mem.top, PAGE), PROT_READ | PROT_WRITE) != 0) { die("mprotect failed"); }
+    protect_all(PROT_READ | PROT_WRITE);
     poison(p, n);
     if (!mem.open) { protect(PROT_NONE); }
     return p;
 }
 
-// Frees p. It is poisoned; whole pages that are not used again go back to the system. Returns false if p is no
+// Frees p. It is poisoned; whole large pages that are not used again go back to the system. Returns false if p is no
 // allocation.
 inline bool release(void* p) {
     auto it = mem.live.find((char*)p);
@@ -257,7 +264,7 @@ inline bool release(void* p) {
         Open o;
         poison((char*)p, it->second);
     }
-    size_t begin = round_up((size_t)p, PAGE), end = ((size_t)p + it->second) / PAGE * PAGE;
+    size_t begin = round_up((size_t)p, LARGE_PAGE), end = ((size_t)p + it->second) / LARGE_PAGE * LARGE_PAGE;
     if (reuses()) { mem.freed.push_back({(char*)p, span_of(it->second)}); }
     else if (begin < end) { madvise((void*)begin, end - begin, MADV_DONTNEED); }
     mem.used -= it->second;
