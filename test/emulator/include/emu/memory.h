@@ -188,7 +188,7 @@ inline void reserve() {
             mem.reserved = bytes - LARGE_PAGE;
             if (audits) {
                 madvise(mem.base, mem.reserved, MADV_NOHUGEPAGE); // a byte that is written costs a page, not 2 MiB
-                mem.top = RED_ZONE;                                // an index below 0 hits no host memory
+                mem.top = RED_ZONE;                               // an index below 0 hits no host memory
             } else {
                 madvise(mem.base, mem.reserved, MADV_HUGEPAGE); // protect() goes over all pages for each launch
             }
