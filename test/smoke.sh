@@ -2,7 +2,7 @@
 # Makes one small run on each backend, for `scripts/test.sh quick`: two steps, a validation, a checkpoint, and two more
 # steps from it. Compares the operations of the emulated GPU with the CPU's.
 . "$(dirname "$0")/lib.sh"
-export OMP_NUM_THREADS=2 EMU_GUARD=0 EMU_CUDNN=0
+export OMP_NUM_THREADS=2 EMU_CUDNN=0
 
 goes_on() { # NAME PROGRAM OPTIONS...: a run resumed after two steps ends with the bits of a whole run of four
     run="$dir/$1"

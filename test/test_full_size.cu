@@ -14,7 +14,6 @@ extern "C" const Backend cuda_bf16, cuda_fp32;
 // Settings of the emulator, which reads them before main() does. 9.0: for FP8. 256 SMs: see plan_of().
 __attribute__((constructor(101))) static void begin_audit(void) {
     setenv("EMU_AUDIT", "1", 1);
-    setenv("EMU_GUARD", "0", 1);
     setenv("EMU_MEMORY", "0x100000000000", 1);
     setenv("EMU_CC", "90", 1);
     setenv("EMU_SMS", "256", 1);

@@ -3,7 +3,7 @@
 # more than a machine with little: a few of the system's programs, stand-ins for NVIDIA's tools and for Python, and the
 # emulated trainer with small shapes. Where accidents are tried, a stand-in for the trainer takes its place.
 . "$(dirname "$0")/../lib.sh"
-export OMP_NUM_THREADS=1 EMU_GUARD=0 EMU_CC=90 EMU_NAME='NVIDIA H100 80GB HBM3' GPU_SMALL=1
+export OMP_NUM_THREADS=1 EMU_CC=90 EMU_NAME='NVIDIA H100 80GB HBM3' GPU_SMALL=1
 
 program() { cat >"$box/$1"; chmod +x "$box/$1"; } # FILE: writes an executable script
 

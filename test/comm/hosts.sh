@@ -3,7 +3,7 @@
 # root and ip.
 . "$(dirname "$0")/../lib.sh"
 rank="$build/test_connect --as-rank"
-export OMP_NUM_THREADS=1 EMU_GUARD=0
+export OMP_NUM_THREADS=1
 
 hosts="gpt2c-$$-0 gpt2c-$$-1"
 remove_hosts() { for h in $hosts; do ip netns delete "$h" 2>/dev/null; done; }

@@ -1,6 +1,6 @@
 # Functions for the tests of several processes.
 . "$(dirname "$0")/../lib.sh"
-export OMP_NUM_THREADS=1 EMU_GUARD=0
+export OMP_NUM_THREADS=1
 command -v mpirun >/dev/null || { echo "skipped: no mpirun (openmpi-bin)"; exit 77; }
 
 tensors="$build/compare_checkpoints"

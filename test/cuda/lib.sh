@@ -1,7 +1,6 @@
 # Functions for the tests of the GPU trainer, every kernel emulated on the CPU (test/emulator/).
 . "$(dirname "$0")/../lib.sh"
-# EMU_GUARD=0: closing device memory to the host between launches takes as long as the launches. One test does it.
-export OMP_NUM_THREADS=1 EMU_GUARD=0
+export OMP_NUM_THREADS=1
 export EMU_CUDNN=0 # else every start would measure cuDNN's attention; some tests do
 [ -x "$cuda" ] || { echo "skipped: no $cuda; make emu builds it"; exit 77; }
 

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../lib.sh"
 set +f
 workers=$(nproc 2>/dev/null || echo 1) # before OMP_NUM_THREADS is set, which nproc obeys
-export OMP_NUM_THREADS=1 EMU_GUARD=0 EMU_CUDNN=0
+export OMP_NUM_THREADS=1 EMU_CUDNN=0
 
 # A bug is five lines: its name, the --dtype that shows it (residual: --dtype bf16 --residual bf16), the file, the text
 # to replace (wherever it stands in the file), and the replacement, in which BUG is true while this bug is on.

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../lib.sh"
 T=128
 [ -z "$long" ] || T=256 # as in dev/bench/results/traffic
-export OMP_NUM_THREADS=1 EMU_GUARD=0 EMU_CUDNN=0
+export OMP_NUM_THREADS=1 EMU_CUDNN=0
 
 # Runs one training step, which writes the table $emu/traffic_NAME.txt. The test fails if the table misses a kernel of
 # every step, or if a kernel moves too much.

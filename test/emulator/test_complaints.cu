@@ -244,7 +244,6 @@ static const Case CASES[] = {
     {"host pointer as argument", host_pointer_as_argument, nullptr, "fill_kernel: argument 1 (", EVERY},
     {"freed pointer as argument", freed_pointer_as_argument, nullptr, "is freed memory", EVERY},
     {"host reads device memory", host_reads_device_memory, nullptr, "host code touches device memory", EVERY},
-    {"host reads unguarded memory", host_reads_device_memory, "EMU_GUARD=0", nullptr, EVERY},
     {"copy too long", copy_too_long, nullptr, "132 bytes at offset 0 of an allocation of 128", EVERY},
     {"copy too long for page-locked memory", copy_too_long_for_the_host, nullptr,
      "128 bytes at offset 4 of 128 page-locked ones", EVERY},

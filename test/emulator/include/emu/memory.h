@@ -1,6 +1,6 @@
 // Device memory: one reserved range of addresses, in which allocations have their exact size, 256 bytes of red zone
 // behind them, and 0xff (NaN as float, bf16 and half) in their first 8 MiB. It is closed to the host except while
-// device work runs (EMU_GUARD=0 leaves it open). In an audit (audit.h) it is address space alone.
+// device work runs. In an audit (audit.h) it is address space alone, and open.
 //
 //   EMU_REUSE=1        freed addresses are used again, those that were freed last first
 //   EMU_CHARGES=1      CUDA and NCCL take memory for themselves, as they do on a GPU
@@ -128,8 +128,7 @@ inline void protect_all(int protection) {
 }
 
 inline void protect(int protection) {
-    static const bool guard = option("EMU_GUARD", 1) != 0;
-    if (guard && mem.top) { protect_all(protection); }
+    if (mem.top && !audits) { protect_all(protection); }
 }
 
 // Device memory can be read and written while one of these lives.
