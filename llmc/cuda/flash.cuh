@@ -56,18 +56,22 @@ static __device__ inline void online_softmax(float (&scores)[N][4], float (&maxi
     }
 }
 
-// Masks those of the keys key .. key+8N-1 that lie before the start of the query's document: sets their scores to
-// -INFINITY. warp_starts: of load_own_bounds().
-template <int N, int GROUPS>
-static __device__ inline void hide_keys(float (&scores)[GROUPS][N][4], const int* warp_starts, int key) {
+// Hides other documents: sets the scores of the warp's rows with columns first .. first+8N-1 to -INFINITY, if these are
+// keys before the start of the row's document (STARTS) or queries from its end on (ENDS). warp_bounds: of
+// load_own_bounds().
+enum Bounds { STARTS, ENDS };
+
+template <Bounds BOUNDS, int N, int GROUPS>
+static __device__ inline void hide_documents(float (&scores)[GROUPS][N][4], const int* warp_bounds, int first) {
     #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
         #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const int start = warp_starts[g * 16 + acc_row(i)];
+            const int bound = warp_bounds[g * 16 + acc_row(i)];
             #pragma unroll
             for (int n = 0; n < N; n++) {
-                if (key + acc_column(n, i) < start) { scores[g][n][i] = -INFINITY; }
+                const int column = first + acc_column(n, i);
+                if (BOUNDS == STARTS ? column < bound : column >= bound) { scores[g][n][i] = -INFINITY; }
             }
         }
     }
@@ -128,7 +132,9 @@ static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>
         const Type *keys = stream + (j & 1) * 2 * KEYS * PITCH, *values = keys + KEYS * PITCH;
         float p[GROUPS][KEYS / 8][4] = {};
         tile_scores(p, queries, keys);
-        if (DOCUMENTS && j * KEYS < warp_starts[Shape::WARP_ROWS - 1]) { hide_keys(p, warp_starts, j * KEYS); }
+        if (DOCUMENTS && j * KEYS < warp_starts[Shape::WARP_ROWS - 1]) {
+            hide_documents<STARTS>(p, warp_starts, j * KEYS);
+        }
         #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
             const int group_first = warp_first + g * 16;
@@ -175,23 +181,6 @@ static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>
 // they add zeros to all sums. A group of rows is computed in chunks of 16 by 16 scores. Chunks on the diagonal need a
 // mask, and with two groups also those beside it.
 
-// Hides queries query .. query+8N-1 from those of the warp's keys whose documents end before them: sets the scores to
-// -INFINITY.
-template <int N, int GROUPS>
-static __device__ inline void hide_queries(float (&scores)[GROUPS][N][4], const int* warp_ends, int query) {
-    #pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-        #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int end = warp_ends[g * 16 + acc_row(i)];
-            #pragma unroll
-            for (int n = 0; n < N; n++) {
-                if (query + acc_column(n, i) >= end) { scores[g][n][i] = -INFINITY; }
-            }
-        }
-    }
-}
-
 // Computes dk and dv: own rows are keys. The matmuls are transposed: an accumulator has a key in each row and a query
 // in each column.
 template <class Type, int HD, int VARIANT, bool DOCUMENTS>
@@ -227,23 +216,8 @@ static __global__ void __launch_bounds__(Flash<FLASH_KEYS, Type, HD, VARIANT>::T
     };
 
     WarpRows<Type, HD> keys[GROUPS], values[GROUPS];
-    if (Shape::reuses()) {
-        load_own_rows<Shape>(keys, own, k, at.stride(), first, T, HS);
-        load_own_rows<Shape>(values, own, v, at.stride(), first, T, HS);
-        begin_load(first_tile);
-    } else {
-        tile_load<HD, KEYS, Shape::THREADS>(own, k, at.stride(), first, T, HS);
-        tile_load<HD, KEYS, Shape::THREADS>(own + KEYS * PITCH, v, at.stride(), first, T, HS);
-        cp_async_commit();
-        begin_load(first_tile);
-        cp_async_wait<1>();
-        __syncthreads();
-        #pragma unroll
-        for (int g = 0; g < GROUPS; g++) {
-            keys[g].load(warp_own + g * 16 * PITCH);
-            values[g].load(warp_own + (KEYS + g * 16) * PITCH);
-        }
-    }
+    load_own_pairs<Shape>(keys, values, own, k, at.stride(), v, at.stride(), first, T, HS,
+                          [&] { begin_load(first_tile); });
 
     const float scale_log2 = scale * LOG2_E;
     float dk[GROUPS][HD / 8][4] = {}, dv[GROUPS][HD / 8][4] = {};
@@ -260,7 +234,7 @@ static __global__ void __launch_bounds__(Flash<FLASH_KEYS, Type, HD, VARIANT>::T
             const float *lses = statistics + (j & 1) * 2 * QUERIES + chunk, *deltas = lses + QUERIES;
             float p[GROUPS][2][4] = {}, ds[GROUPS][2][4] = {};
             tile_scores(p, keys, queries);
-            if (DOCUMENTS && query + 16 > warp_ends[0]) { hide_queries(p, warp_ends, query); }
+            if (DOCUMENTS && query + 16 > warp_ends[0]) { hide_documents<ENDS>(p, warp_ends, query); }
             tile_scores(ds, values, douts);
             #pragma unroll
             for (int g = 0; g < GROUPS; g++) {
@@ -348,23 +322,8 @@ static __global__ void __launch_bounds__(Flash<FLASH_QUERIES, Type, HD, VARIANT>
     };
 
     WarpRows<Type, HD> queries[GROUPS], douts[GROUPS];
-    if (Shape::reuses()) {
-        load_own_rows<Shape>(queries, own, q, at.stride(), first, T, HS);
-        load_own_rows<Shape>(douts, own, d, at.C(), first, T, HS);
-        begin_load(first_tile);
-    } else {
-        tile_load<HD, QUERIES, Shape::THREADS>(own, q, at.stride(), first, T, HS);
-        tile_load<HD, QUERIES, Shape::THREADS>(own + QUERIES * PITCH, d, at.C(), first, T, HS);
-        cp_async_commit();
-        begin_load(first_tile);
-        cp_async_wait<1>();
-        __syncthreads();
-        #pragma unroll
-        for (int g = 0; g < GROUPS; g++) {
-            queries[g].load(warp_own + g * 16 * PITCH);
-            douts[g].load(warp_own + (QUERIES + g * 16) * PITCH);
-        }
-    }
+    load_own_pairs<Shape>(queries, douts, own, q, at.stride(), d, at.C(), first, T, HS,
+                          [&] { begin_load(first_tile); });
     flash_delta<Type, HD, Shape::WARP_ROWS>(delta, dout, out, rest, at, warp_first); // while tiles arrive
     float row_lse[GROUPS][2], row_delta[GROUPS][2];
     #pragma unroll
@@ -390,7 +349,7 @@ static __global__ void __launch_bounds__(Flash<FLASH_QUERIES, Type, HD, VARIANT>
             const Type* keys = stream + ((j & 1) * 2 * KEYS + chunk) * PITCH;
             float p[GROUPS][2][4] = {}, ds[GROUPS][2][4] = {};
             tile_scores(p, queries, keys);
-            if (DOCUMENTS && key < warp_starts[Shape::WARP_ROWS - 1]) { hide_keys(p, warp_starts, key); }
+            if (DOCUMENTS && key < warp_starts[Shape::WARP_ROWS - 1]) { hide_documents<STARTS>(p, warp_starts, key); }
             tile_scores(ds, douts, keys + KEYS * PITCH);
             #pragma unroll
             for (int g = 0; g < GROUPS; g++) {

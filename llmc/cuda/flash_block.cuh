@@ -126,6 +126,34 @@ static __device__ inline void load_own_rows(WarpRows<Type, HD> (&rows)[Shape::GR
     __syncthreads();
 }
 
+// Loads a block's own rows first .. of heads x and y of two tensors into `own` and from there into registers.
+// begin_stream() begins to load the first streamed tiles, as soon as there is memory for them.
+template <class Shape, class Type, int HD, class Begin>
+static __device__ inline void load_own_pairs(WarpRows<Type, HD> (&x_rows)[Shape::GROUPS],
+                                             WarpRows<Type, HD> (&y_rows)[Shape::GROUPS], Type* own, const Type* x,
+                                             uint32_t x_stride, const Type* y, uint32_t y_stride, int first, int T,
+                                             int HS, const Begin& begin_stream) {
+    enum { ROWS = Shape::ROWS, PITCH = Shape::PITCH };
+    if (Shape::reuses()) {
+        load_own_rows<Shape>(x_rows, own, x, x_stride, first, T, HS);
+        load_own_rows<Shape>(y_rows, own, y, y_stride, first, T, HS);
+        begin_stream();
+        return;
+    }
+    const Type* warp_own = own + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS * PITCH;
+    tile_load<HD, ROWS, Shape::THREADS>(own, x, x_stride, first, T, HS);
+    tile_load<HD, ROWS, Shape::THREADS>(own + ROWS * PITCH, y, y_stride, first, T, HS);
+    cp_async_commit();
+    begin_stream();
+    cp_async_wait<1>();
+    __syncthreads();
+    #pragma unroll
+    for (int g = 0; g < Shape::GROUPS; g++) {
+        x_rows[g].load(warp_own + g * 16 * PITCH);
+        y_rows[g].load(warp_own + (ROWS + g * 16) * PITCH);
+    }
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // place
 
