@@ -49,14 +49,14 @@ acc_column(n, i) > group_first + acc_row(i) - BUG)
 a query that sees the document before its own
 fp32
 flash.cuh
-key + acc_column(n, i) < start)
-key + acc_column(n, i) + BUG < start)
+column < bound :
+column + BUG < bound :
 
 a key that the next document sees
 fp32
 flash.cuh
-query + acc_column(n, i) >= end)
-query + acc_column(n, i) >= end + BUG)
+column >= bound)
+column >= bound + BUG)
 
 a softmax that forgets to scale what it summed
 fp32
