@@ -46,6 +46,11 @@ if [ "${1:-}" = sass ]; then
     exit 0
 fi
 
+for package in "$@"; do
+    case $package in *:*) continue ;; esac
+    echo "error: setup.sh takes cudnn, sass or COMMAND:PACKAGE, not $package" >&2
+    exit 2
+done
 needed= wanted= # packages; the programs are built without what is wanted
 have() { command -v "$1" >/dev/null 2>&1; }
 have_header() { have cc && echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }

@@ -311,6 +311,11 @@ bool is_directory(const char* path) {
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+bool is_same_file(const char* a, const char* b) {
+    struct stat s, t;
+    return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
+}
+
 char* program_path(void) {
     static const char link[] = "/proc/self/exe";
     char* path = realpath(link, NULL);
@@ -330,6 +335,7 @@ bool make_directories(const char* path, Error* err) {
             const bool is_link = !ok && error == EEXIST && !path_exists(p);
             errno = error;
             if (is_link) { fail(err, "%s: a link to what does not exist: remove it, or make its target", p); }
+            else if (!ok && error == EEXIST) { fail(err, "%s: a file, not a folder", p); }
             else if (!ok) { fail_system(err, p, "make the folder"); }
         }
         *c = end;

@@ -221,6 +221,7 @@ void make_printable(char* text);
 bool path_exists(const char* path);
 bool folder_has(const char* folder, const char* name); // FOLDER/NAME, likewise
 bool is_directory(const char* path);
+bool is_same_file(const char* a, const char* b); // false if one does not exist
 
 // Returns true if both exist and `path` is an entry of `folder`.
 bool path_is_entry_of(const char* path, const char* folder);

@@ -33,6 +33,9 @@ void use_threads(int count);
 enum { MAX_THREADS = 4096 };
 void cap_threads(void);
 
+// Returns how many processors this process may use. Without OpenMP: 1.
+int num_processors(void);
+
 // Return how many there will be, and the number of the calling one within its parallel region. Without OpenMP: 1 and 0.
 int max_threads(void);
 int thread_number(void);

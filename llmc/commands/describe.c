@@ -56,6 +56,7 @@ static bool describe_safetensors(const char* path, Error* err) {
     for (int i = 0; ok && i < s.count; i++) {
         const SafeTensor* t = &s.tensors[i];
         print_tensor(t->name, t->dtype, t->shape, t->dims);
+        if (!t->type) { printf("    its numbers are not read: a type that this program does not know\n"); }
         ok = !t->type || safetensor_is_finite(&s, t, err);
     }
     safetensors_close(&s);

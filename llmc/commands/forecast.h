@@ -31,10 +31,8 @@ typedef struct {
 } Budget;
 
 // Reads --budget:
-//   tokens:1e10                      tokens to train on
-//   flops:1e19                       operations of the whole training
-//   hours:24x8@H100 SXM[:0.4]        hours times GPUs @ GPU, by its data sheet, at this part of its peak
-//   usd:100/2.5@H100 SXM[:0.4]       dollars / price of a GPU-hour @ GPU
+//   tokens:1e10   tokens to train on
+//   flops:1e19    operations of the whole training
 bool budget_parse(const char* text, Budget* budget, Error* err);
 
 // A forecast in the picture; tokens 0: none.

@@ -1,9 +1,7 @@
 #include "../base/json.h"
-#include "../cuda/gpus.h"
 #include "../log/metrics.h"
 #include "forecast.h"
 #include <limits.h>
-#include <strings.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
 // runs
@@ -96,10 +94,12 @@ static bool runs_add_table(Runs* runs, const char* path, Error* err) {
         char model[128];
         double tokens, loss, floor = NAN;
         char* where = format("%s, line %d", path, ++row);
-        const int fields = sscanf(line, "%127s %lf %lf %lf", model, &tokens, &loss, &floor);
+        int end = 0; // of the last number that was read
+        const int fields = sscanf(line, "%127s %lf %lf%n %lf%n", model, &tokens, &loss, &end, &floor, &end);
         const bool is_head = row == 1 && fields == 1, is_blank = fields == EOF;
+        const bool is_whole = fields >= 3 && (!line[end] || strchr(" \t\r", line[end])); // not "3,2"
         is_good = is_head || is_blank ||
-                  ((fields >= 3 || fail(err, "%s: not a model, tokens, loss and the like", where)) &&
+                  ((is_whole || fail(err, "%s: not a model, tokens, loss and the like", where)) &&
                    model_parse(model, false, &m, err) && runs_append(runs, where, &m, tokens, loss, err) &&
                    runs_set_floor(runs, where, floor, err));
         free(where);
@@ -116,55 +116,16 @@ bool runs_add(Runs* runs, const char* path, Error* err) {
 // ---------------------------------------------------------------------------------------------------------------------
 // --budget
 
-// Finds the first GPU of the table whose common name begins with `name`, in either case.
-static const GpuFacts* gpu_like(const char* name, size_t length) {
-    for (int i = 0; length && i < NUM_GPUS; i++) {
-        if (!strncasecmp(GPUS[i].alias, name, length)) { return &GPUS[i]; }
-    }
-    return NULL;
-}
-
-// Reads NUMBER[xNUMBER|/NUMBER]@GPU[:PART] as GPU-hours, and sets the operations in them.
-static bool budget_parse_gpu(const char* text, const char* at, char operation, Budget* budget, Error* err) {
-    char* end;
-    double hours = strtod(at, &end), by = 1, part = 0.4; // of the peak that trainings commonly reach (chosen)
-    if (*end == operation) {
-        by = strtod(end + 1, &end);
-        hours = operation == 'x' ? hours * by : hours / by;
-    }
-    const char* name = *end == '@' ? end + 1 : end;
-    const size_t length = strcspn(name, ":");
-    if (name[length]) { part = strtod(name + length + 1, &end); }
-    const bool is_read = name > at && name[-1] == '@' && (!name[length] || !*end);
-    if (!is_read || !(hours > 0 && hours < 1e15 && by > 0 && part > 0 && part <= 1)) {
-        return fail(err, "--budget '%s': give hours:HOURSxGPUS@GPU or usd:DOLLARS/PRICE@GPU, such as hours:24x8@H100 "
-                    "SXM or usd:100/2.5@H100 SXM:0.4 (a GPU-hour for 2.50, at 0.4 of the peak)", text);
-    }
-    const GpuFacts* gpu = gpu_like(name, length);
-    if (!gpu) {
-        char* known = NULL;
-        for (int i = 0; i < NUM_GPUS; i++) { append_format(&known, "%s%s", i ? ", " : "", GPUS[i].alias); }
-        fail(err, "--budget '%s': no data sheet of that GPU; known: %s; else give flops:F", text, known);
-        free(known);
-        return false;
-    }
-    budget->flops = 3600 * hours * part * 1e12 * gpu->half;
-    notice("%g GPU-hours on %s at %g of its %g TFLOP/s", hours, gpu->alias, part, gpu->half);
-    return true;
-}
-
 bool budget_parse(const char* text, Budget* budget, Error* err) {
     char* end;
     const char* colon = strchr(text, ':');
     const size_t kind = colon ? (size_t)(colon - text) : 0;
     *budget = (Budget){0};
-    if (kind == 5 && !strncmp(text, "hours", kind)) { return budget_parse_gpu(text, colon + 1, 'x', budget, err); }
-    if (kind == 3 && !strncmp(text, "usd", kind)) { return budget_parse_gpu(text, colon + 1, '/', budget, err); }
     const bool is_tokens = kind == 6 && !strncmp(text, "tokens", kind);
     const double amount = strtod(colon ? colon + 1 : "", &end);
     const double most = is_tokens ? LAW_MOST_TOKENS : LAW_MOST_FLOPS;
     if (!(amount >= 1 && amount <= most) || *end || !(is_tokens || (kind == 5 && !strncmp(text, "flops", kind)))) {
-        return fail(err, "--budget '%s': give tokens:1e10, flops:1e19, hours:24x8@H100 or usd:100/2.5@H100", text);
+        return fail(err, "--budget '%s': give tokens:1e10 or flops:1e19", text);
     }
     *(is_tokens ? &budget->tokens : &budget->flops) = amount;
     return true;

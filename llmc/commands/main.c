@@ -89,7 +89,7 @@ static int run_command(int command, Config* c, const Backend* b, enum dtype dtyp
 }
 
 // Prints help or the version and returns true, if the arguments ask for one.
-static bool is_answered(const char* program, int command, int argc, char** argv) {
+static bool is_answered(const char* program, const Command* command, int argc, char** argv) {
     for (int i = 0; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || (argc == 1 && !strcmp(argv[i], "-h"))) {
             config_help(program, command);
@@ -111,12 +111,15 @@ static int run_program(int argc, char** argv) {
     choose_wait_policy(argv);
     cap_threads();
     argc--, argv++;
-    const Command* command = &COMMANDS[0];
+    const Command* command = NULL;
     if (argc > 0 && argv[0][0] != '-') {
         command = command_find(argv[0]);
         argc--, argv++;
+    } else if (argc == 2 && !strcmp(argv[0], "--help") && argv[1][0] != '-') {
+        command = command_find(argv[1]);
     }
-    if (is_answered(program, command->bit, argc, argv)) { return EXIT_DONE; }
+    if (is_answered(program, command, argc, argv)) { return EXIT_DONE; }
+    if (!command) { command = &COMMANDS[0]; }
     char** given = argv;
     if (command->bit == TRAIN) { argv = flags_rewrite(&argc, argv, program_has_gpu() ? FLAGS_GPU : FLAGS_CPU); }
     config_defaults(&config);

@@ -237,6 +237,11 @@ static bool print_path(const char* path, const Config* c, Error* err) {
 }
 
 int run_info_command(const Config* c) {
+    for (int i = 0; i < NUM_ROWS; i++) {
+        const char* name = CONFIG_OPTIONS[i].name;
+        if (!name || is_one_of(name, "data_format|config") || config_source(c, name) < FROM_COMMAND_LINE) { continue; }
+        usage_error("--%s has no effect on info %s: leave it out", name, c->args[0]);
+    }
     bool is_whole = true;
     for (int i = 0; i < c->num_args; i++) {
         Error err;

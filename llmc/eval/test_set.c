@@ -181,7 +181,8 @@ static bool read_example_file(ItemTexts* t, const TestSetOptions* o, const TestF
 static bool read_text_set(RowMaker* m, const TestTask* task, const char* file, size_t size, Error* err) {
     TestSet* s = m->set;
     const TestSetOptions* o = m->options;
-    const bool has_file = !task && o->shots && o->examples && *o->examples;
+    // examples from the set itself leave out the item that they stand in front of
+    const bool has_file = !task && o->shots && o->examples && *o->examples && !is_same_file(o->examples, s->path);
     ItemTexts texts = {.form = task ? task->form : NULL}, examples = {.form = NULL};
     if (!o->tokenizer) { return fail(err, "%s is text, which needs a --tokenizer", s->path); }
     const bool reads_all = task || (o->shots && !has_file);

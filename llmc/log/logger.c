@@ -40,9 +40,9 @@ static bool close_log(FILE** log, const char* path, Error* err) {
     return is_there || fail(err, "%s: it was removed or replaced during the run, which wrote to the removed one", path);
 }
 
-// Opens a log, empty or, if the run is resumed, at its end. Ends a last line there that a kill has torn.
+// Opens a log at its end. If the run is resumed, ends a last line there that a kill has torn.
 static FILE* open_log(const char* path, bool is_resumed, Error* err) {
-    FILE* f = fopen(path, is_resumed ? "a+" : "w");
+    FILE* f = fopen(path, "a+");
     if (!f) { fail_system(err, path, "write"); }
     if (f && is_resumed && fseek(f, -1, SEEK_END) == 0 && fgetc(f) != '\n') {
         fseek(f, 0, SEEK_END); // between reading and writing
@@ -82,7 +82,11 @@ bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
     const bool is_resumed = options->resume_step >= 0;
     l->metrics = check_places(l, err) ? open_log(l->metrics_path, is_resumed, err) : NULL;
     l->text = l->metrics ? open_log(l->text_path, is_resumed, err) : NULL;
-    const bool ok = l->text && open_events(l, options->resume_step, err);
+    bool ok = l->text && open_events(l, options->resume_step, err);
+    // an earlier run's logs are lost only when all files are open
+    if (ok && !is_resumed && (ftruncate(fileno(l->metrics), 0) != 0 || ftruncate(fileno(l->text), 0) != 0)) {
+        ok = fail_system(err, options->folder, "empty the logs in it");
+    }
     if (ok) { return true; }
     if (l->metrics) { fclose(l->metrics); }
     if (l->text) { fclose(l->text); }
@@ -252,7 +256,7 @@ void logger_step(Logger* l, const StepRecord* r) {
 
 void logger_val(Logger* l, int step, double loss) {
     if (l->options.rank != 0) { return; }
-    char* line = format("val loss %f", loss);
+    char* line = format("val loss %f", plain_nan(loss));
     logger_line(l, line);
     free(line);
     logger_record(l, "val", step, json_pack("{s:o}", "loss", json_float(loss)));
@@ -314,9 +318,10 @@ void logger_eval(Logger* l, int step, const char* name, const char* rules, int c
     char* line = format("%s: %d/%d = %f", name, correct, total, accuracy);
     logger_line(l, line);
     free(line);
-    logger_record(l, "eval", step, json_pack("{s:s, s:s, s:i, s:i, s:o}", "name", name, "rules", rules, "correct",
+    json_t* clean = json_text(name, strlen(name));
+    char* tag = format("eval/%s", json_string_value(clean));
+    logger_record(l, "eval", step, json_pack("{s:o, s:s, s:i, s:i, s:o}", "name", clean, "rules", rules, "correct",
                                              correct, "total", total, "accuracy", json_float(accuracy)));
-    char* tag = format("eval/%s", name);
     events_scalars(&l->events, step, 1, (const char* const[]){tag}, &accuracy);
     free(tag);
 }

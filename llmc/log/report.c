@@ -192,8 +192,13 @@ static void page_events(FILE* page, const Report* r) {
         page_fact(page, "<summary>Events", r->count > 1 ? format(" of %s", r->runs[i].name) : format("%s", ""), "");
         fprintf(page, " (%zu)</summary>\n", n);
         fprintf(page, "<table class=\"events\"><thead><tr><th>Step</th><th>Event</th><th></th></tr></thead><tbody>\n");
-        for (size_t k = 0; k < min_size(n, SHOWN); k++) { page_event(page, json_array_get(r->runs[i].events, k)); }
-        if (n > SHOWN) { fprintf(page, "<tr><td></td><td>and %zu more</td><td></td></tr>\n", n - SHOWN); }
+        for (size_t k = 0; k < n; k++) {
+            if (n > SHOWN && k == SHOWN / 2) { // the last ones say how the run ended
+                fprintf(page, "<tr><td></td><td>%zu more</td><td></td></tr>\n", n - SHOWN);
+                k = n - SHOWN / 2;
+            }
+            page_event(page, json_array_get(r->runs[i].events, k));
+        }
         fprintf(page, "</tbody></table></details></section>\n");
     }
 }

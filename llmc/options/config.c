@@ -34,23 +34,27 @@ const OptionTable CONFIG_TABLE = {.rows = CONFIG_OPTIONS, .num_rows = NUM_ROWS, 
                                   .num_advice = sizeof ADVICE / sizeof *ADVICE};
 
 const Command COMMANDS[NUM_COMMANDS] = {
-    {"train", TRAIN, "train a model (the default)"},
-    {"generate", GENERATE, "continue prompts by a checkpoint"},
-    {"eval", EVAL, "print the validation loss of a checkpoint, or its score on the test sets of --eval_data"},
-    {"tokenize", TOKENIZE, "turn text on standard input into token ids, or back with --decode"},
-    {"info", INFO, "print a model's tensors, memory and largest batch in 8 to 80 GB of it (--model all: of GPT-2's "
-                   "sizes); or check whole token files; info FOLDER: sum up a run and verify its checkpoints; "
-                   "info FILE: describe and verify a file of weights"},
-    {"check", CHECK, "compare every kernel and ten training steps with the CPU's, in the shapes and precision given"},
-    {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its "
-                     "limit; bench step: the operations of a step, listed; bench plans: the algorithms of each matmul "
-                     "on a GPU; bench comm: collectives"},
-    {"export", EXPORT, "write the weights of --init for other programs to --out: export hf (a Hugging Face folder), "
-                       "llmc (llm.c's model.bin) or gguf (llama.cpp)"},
-    {"report", REPORT, "write an HTML page about one or several runs: report FOLDER..."},
-    {"forecast", FORECAST, "fit a law of loss over parameters and tokens to finished runs, and forecast others: "
-                           "forecast FOLDER..."},
-    {"inspect", INSPECT, "write an HTML page about what happens inside the model --init while it reads --prompt"},
+    {"train", TRAIN, "", "train a model (the default)"},
+    {"generate", GENERATE, "", "continue prompts by a checkpoint"},
+    {"eval", EVAL, "", "print the validation loss of a checkpoint, or its score on the test sets of --eval_data"},
+    {"tokenize", TOKENIZE, "< FILE ", "turn text on standard input into token ids, or back with --decode"},
+    {"info", INFO, "[FOLDER|FILE ...] ",
+     "print a model's tensors, memory and largest batch in 8 to 80 GB of it (--model all: of GPT-2's sizes); or check "
+     "whole token files; info FOLDER: sum up a run and verify its checkpoints; info FILE: describe and verify a file "
+     "of weights"},
+    {"check", CHECK, "",
+     "compare every kernel and ten training steps with the CPU's, in the shapes and precision given"},
+    {"bench", BENCH, "ladder|ops|step|plans|comm ",
+     "bench ladder: what each technique brings on this machine; bench ops: each operation beside its limit; bench "
+     "step: the operations of a step, listed; bench plans: the algorithms of each matmul on a GPU; bench comm: "
+     "collectives"},
+    {"export", EXPORT, "hf|llmc|gguf ",
+     "write the weights of --init for other programs to --out: export hf (a Hugging Face folder), llmc (llm.c's "
+     "model.bin) or gguf (llama.cpp)"},
+    {"report", REPORT, "FOLDER... ", "write an HTML page about one or several runs: report FOLDER..."},
+    {"forecast", FORECAST, "FOLDER... ",
+     "fit a law of loss over parameters and tokens to finished runs, and forecast others: forecast FOLDER..."},
+    {"inspect", INSPECT, "", "write an HTML page about what happens inside the model --init while it reads --prompt"},
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -181,20 +185,26 @@ bool config_check_needs(const Config* c, int command, Error* err) {
 // ---------------------------------------------------------------------------------------------------------------------
 // the command line
 
-void config_help(const char* program, int command) {
-    printf("usage: %s [COMMAND] [--option value ...]\n\ncommands:\n", program);
-    for (int i = 0; i < NUM_COMMANDS; i++) { printf("  %-10s %s\n", COMMANDS[i].name, COMMANDS[i].help); }
-    options_print_help(&CONFIG_TABLE, command);
-    printf("\nA flag is switched by --name, or --name 0|1. `%s COMMAND --help` lists the options of a command. "
-           "Exit codes:\n"
-           "0 done, or stopped on request after saving; 1 run-time error; 2 usage; 3 check failed;\n"
-           "4 non-finite loss, or a spike; 5 a device that computes wrongly.\n"
-           "Single letters are llm.c's: %s -e d12 -i 'train*.bin' -j 'val*.bin' -b 4 -t 1024 -d 524288 ...\n", program,
-           program);
+void config_help(const char* program, const Command* command) {
+    if (command) {
+        printf("usage: %s %s %s[--option value ...]\n\n%s\n", program, command->name, command->words, command->help);
+    } else {
+        printf("usage: %s [COMMAND] [--option value ...]\n\ncommands:\n", program);
+        for (int i = 0; i < NUM_COMMANDS; i++) { printf("  %-10s %s\n", COMMANDS[i].name, COMMANDS[i].help); }
+    }
+    options_print_help(&CONFIG_TABLE, command ? command->bit : TRAIN);
+    printf("\nA flag is switched by --name, or --name 0|1.");
+    if (!command) {
+        printf(" These are the options of train; `%s COMMAND --help` lists others.\n"
+               "Single letters are llm.c's: %s -e d12 -i 'train*.bin' -j 'val*.bin' -b 4 -t 1024 -d 524288 ...",
+               program, program);
+    }
+    printf("\nExit codes: 0 done, or stopped on request after saving; 1 run-time error; 2 usage; 3 check failed;\n"
+           "4 non-finite loss, or a spike; 5 a device that computes wrongly.\n");
 }
 
 // Reads lines of `name value`; # begins a comment.
-static void config_read_file(Config* c, const char* path) {
+static void config_read_file(Config* c, int command, const char* path) {
     enum { MOST_BYTES = 1 << 20 }; // chosen
     static const char byte_order_mark[] = "\xef\xbb\xbf"; // which some editors write
     Error err;
@@ -215,7 +225,7 @@ static void config_read_file(Config* c, const char* path) {
         value += strspn(value, " \t\r");
         for (size_t n = strlen(value); n > 0 && strchr(" \t\r", value[n - 1]); n--) { value[n - 1] = 0; }
         const Option* o = config_find(name);
-        if (!o) { usage_error("%s:%d: %s", path, number, option_unknown(&CONFIG_TABLE, name, "'", "'")); }
+        if (!o) { usage_error("%s:%d: %s", path, number, option_unknown(&CONFIG_TABLE, command, name, "'", "'")); }
         if (!strcmp(name, "config")) {
             usage_error("%s:%d: a file cannot name another: give --config once for each", path, number);
         }
@@ -236,9 +246,10 @@ void config_parse(Config* c, int command, const char* command_name, int argc, ch
         if (!o) {
             c->args[c->num_args++] = (char*)value;
         } else if (!config_set(c, o, value, FROM_COMMAND_LINE, &err)) {
-            usage_error("--%s %s", o->name, err.text);
+            const bool is_number = o->type == TYPE_INT || o->type == TYPE_REAL;
+            usage_error("--%s %s%s%s", o->name, err.text, is_number ? ": " : "", is_number ? o->help : "");
         } else if (!strcmp(o->name, "config") && *value) {
-            config_read_file(c, value); // changes nothing that the command line sets, before it or behind it
+            config_read_file(c, command, value); // changes nothing that the command line sets, before it or behind it
         }
     }
 }

@@ -49,7 +49,8 @@ enum {
          "token shards to train on (a pattern, in quotation marks)", .scope = SCOPE_DATA,                             \
          .also = "dataset|train_file|input_bin")                                                                      \
     TEXT(val_data, "data/stories_val_*.bin", TRAIN | EVAL | INFO,                                                     \
-         "token shards to validate on (a pattern); empty: none", .scope = SCOPE_DATA, .needs = "!eval_data !text",    \
+         "token shards to validate on (a pattern); empty: none; train, without it: those beside --train_data, with"   \
+         " _val_ in place of _train_", .scope = SCOPE_DATA, .needs = "!eval_data !text",    \
          .needs_in = EVAL, .also = "validation_file|input_val_bin")                                                   \
     CHOICE(data_format, auto, (auto, nanogpt), TRAIN | EVAL | INFO,                                                   \
          "of token files: auto: llm.c's shards and NumPy's, as each file says; nanogpt: also uint16 ids"      \
@@ -200,7 +201,7 @@ enum {
          .needs = "text")                                                                                             \
     INT(sample_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between samples; 0: never",                             \
          .needs = "tokenizer!=none")                                                                                  \
-    INT(sample_tokens, 64, 1, 1e9, NULL, TRAIN | GENERATE, "tokens to generate", .also = "max_new_tokens")            \
+    INT(sample_tokens, 64, 1, 1e9, NULL, TRAIN | GENERATE, "tokens to generate", .also = "max_new_tokens|max_tokens") \
     TEXT(prompt, "", TRAIN | GENERATE | INSPECT,                                                                      \
          "text that a sample continues, or that inspect reads; empty: the start of a document; generate, inspect: -"  \
          " reads standard input, @FILE a file of prompts, one on each line", .also = "start")                         \
@@ -223,9 +224,9 @@ enum {
     TEXT(resume, "", TRAIN, "auto: continue from the newest checkpoint in --out; or the path of a checkpoint",        \
          .scope = SCOPE_START, .also = "resume_from_checkpoint")                                                      \
     TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH | EXPORT | FORECAST | INSPECT,                          \
-         "folder of checkpoints, logs and the report; empty: write nothing; report FOLDER...: the folder or .html"    \
-         " file to write; inspect: the same (./inspect.html); export: the folder or file, without a default;"         \
-         " forecast: the .svg file (none)",                                                                           \
+         "folder of checkpoints, logs and the report; generate, eval: that folder; empty: none; report, inspect: the" \
+         " folder or .html file to write (inspect: ./inspect.html); export: the folder or file to write, without a"   \
+         " default; forecast: the .svg file to write, if any",                                                        \
          .scope = SCOPE_START, .also = "out_dir|output_dir|output")                                                   \
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard", .needs = "out",          \
          .also = "wandb|wandb_log|report_to")                                                                         \
@@ -235,8 +236,7 @@ enum {
     FLAG(force, 0, EXPORT, "replace the file --out")                                                                  \
     GROUP("forecast")                                                                                                 \
     TEXT(budget, "", FORECAST,                                                                                        \
-         "tokens:1e10 (of --model), flops:1e19, hours:HOURSxGPUS@GPU, or usd:DOLLARS/PRICE@GPU with the price of a"   \
-         " GPU-hour; a GPU by its data sheet, such as H100, and :PART of its peak behind it, 0.4 if there is none")   \
+         "tokens:1e10 to train --model on, or flops:1e19")                                                            \
     GROUP("other")                                                                                                    \
     FLAG(decode, 0, TOKENIZE, "turn token ids back into text")                                                        \
     TEXT(config, "", TRAIN | GENERATE | EVAL | INFO, "file of `name value` lines; the command line overrides it",     \
@@ -263,7 +263,7 @@ extern const OptionTable CONFIG_TABLE;
 typedef struct {
     const char* name;
     int bit;
-    const char* help;
+    const char *words, *help; // words: that it takes beside options, for the first line of its help
 } Command;
 
 enum { NUM_COMMANDS = 11 };
@@ -313,8 +313,8 @@ bool config_check_needs(const Config* c, int command, Error* err);
 // ---------------------------------------------------------------------------------------------------------------------
 // the command line
 
-// Prints the commands and the options of `command`.
-void config_help(const char* program, int command);
+// Prints how to call a command and its options; NULL: all commands, and the options of train.
+void config_help(const char* program, const Command* command);
 
 // Reads `argv` (after the program and the command), and each file of --config where it is named, into `c`, which
 // config_defaults() has filled. Ends the program with a usage error if anything is wrong.

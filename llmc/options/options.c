@@ -41,12 +41,13 @@ const Option* option_find(const OptionTable* table, const char* name) {
     return NULL;
 }
 
-const Option* option_nearest(const OptionTable* table, const char* name) {
+const Option* option_nearest(const OptionTable* table, int commands, const char* name) {
     const Option* best = NULL;
     int least = INT32_MAX, distance;
     for (int i = 0; i < table->num_rows; i++) {
         const Option* o = &table->rows[i];
-        if (!o->name || !is_near_name(name, o->name, &distance) || distance >= least) { continue; }
+        if (!o->name || !(o->commands & commands)) { continue; }
+        if (!is_near_name(name, o->name, &distance) || distance >= least) { continue; }
         least = distance;
         best = o;
     }
@@ -65,7 +66,7 @@ static char* note_of_name(const Option* o, const char* name) {
     return NULL;
 }
 
-char* option_unknown(const OptionTable* table, const char* name, const char* before, const char* after) {
+char* option_unknown(const OptionTable* table, int commands, const char* name, const char* before, const char* after) {
     const char* bare = name + strspn(name, "-"); // a file of options has no dashes
     for (int i = 0; i < table->num_advice; i++) {
         const OptionAdvice* a = &table->advice[i];
@@ -80,7 +81,7 @@ char* option_unknown(const OptionTable* table, const char* name, const char* bef
         free(note);
         return text;
     }
-    const Option* near = option_nearest(table, bare);
+    const Option* near = option_nearest(table, commands, bare);
     if (!near) { return format("no option %s%s%s; --help lists the options", before, name, after); }
     return format("no option %s%s%s; did you mean %s%s%s?", before, name, after, before, near->name, after);
 }
@@ -292,7 +293,7 @@ static void ATTR_NORETURN refuse_word(const OptionReader* r, const char* word) {
         usage_error("'%s' is not an option; if the shell expanded a pattern to several files, quote it: --%s 'PATTERN'",
                     word, r->last->name);
     }
-    usage_error("'%s' is not an option; options are --name value (see --help)", word);
+    usage_error("'%s' is not an option; a command goes first, and options are --name value (see --help)", word);
 }
 
 // Returns true if option `o`, which was just read, is a flag without a value.
@@ -314,7 +315,7 @@ bool options_next(OptionReader* r, const Option** option, const char** value) {
     const char* equals = strchr(word, '=');
     char* name = equals ? format("%.*s", (int)(equals - word - 2), word + 2) : format("%s", word + 2);
     const Option* o = option_find(r->table, name);
-    if (!o) { usage_error("%s", option_unknown(r->table, name, "--", "")); }
+    if (!o) { usage_error("%s", option_unknown(r->table, r->command, name, "--", "")); }
     free(name);
     if (!(o->commands & r->command)) {
         usage_error("--%s is not an option of %s (see %s --help)", o->name, r->command_name, r->command_name);

@@ -143,13 +143,13 @@ bool is_near_name(const char* name, const char* other, int* distance);
 // Returns the option of this name; NULL if there is none.
 const Option* option_find(const OptionTable* table, const char* name);
 
-// Returns the option whose name is nearest to one that does not exist; NULL if none is near.
-const Option* option_nearest(const OptionTable* table, const char* name);
+// Returns the option of these commands whose name is nearest to one that does not exist; NULL if none is near.
+const Option* option_nearest(const OptionTable* table, int commands, const char* name);
 
 // Returns the text of the error about a name that no option has; the caller frees it. It says what the option is called
-// here, or which one may have been meant, or else points to --help. Names stand between `before` and `after`: "--" and
-// "", or quotation marks.
-char* option_unknown(const OptionTable* table, const char* name, const char* before, const char* after);
+// here, or which one of these commands may have been meant, or else points to --help. Names stand between `before` and
+// `after`: "--" and "", or quotation marks.
+char* option_unknown(const OptionTable* table, int commands, const char* name, const char* before, const char* after);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // values

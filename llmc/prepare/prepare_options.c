@@ -27,11 +27,6 @@ bool is_standard_input(const PrepareOptions* o) {
     return o->num_inputs == 1 && strcmp(o->inputs[0], "-") == 0;
 }
 
-static bool is_same_file(const char* a, const char* b) {
-    struct stat s, t;
-    return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
-}
-
 // Ends the program if an option was given that has no effect beside the others.
 static void check_needs(const PrepareOptions* o) {
     PrepareOptions defaults;
@@ -62,6 +57,7 @@ static void check_options(const PrepareOptions* o) {
                     o->train_tokenizer);
     }
     if (!*o->out) { usage_error("--out is missing: the PREFIX of the shards to be made, like data/mytext"); }
+    if (!*path_name(o->out)) { usage_error("--out %s: a folder: give a PREFIX in it, like %smytext", o->out, o->out); }
     if (o->stories > 0 && o->num_inputs > 0) {
         usage_error("--stories and %s: give one or the other", *o->mix ? "--mix" : "input files");
     }

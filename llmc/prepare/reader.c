@@ -11,7 +11,8 @@ InputFormat input_format(const PrepareOptions* o, const char* path) {
     if (o->format == format_parquet) { return FORMAT_PARQUET; }
     if (strcmp(path, "-") == 0) { return FORMAT_TEXT; }
     if (!read_begin(path, begin, sizeof begin, &err)) {
-        fatal("%s%s", err.text, prepare_advice(o, "; a pipe is read by cat ... | ./prepare - ..."));
+        const char* advice = prepare_advice(o, "; a pipe is read by cat ... | ./prepare - ...");
+        fatal("%s%s", err.text, path_exists(path) ? advice : "");
     }
     if (is_parquet(begin)) { return FORMAT_PARQUET; }
     if (name_ends_with(path, ".parquet")) { return FORMAT_PARQUET; } // it says what is wrong with the file

@@ -62,6 +62,13 @@ static void go_back(const Config* c, const SkipWindows* skip) {
 // Verifies a checkpoint that is given by its path, and returns its state.
 static json_t* open_given(const Config* c, const SkipWindows* skip, const char* path) {
     Error err;
+    size_t count;
+    long long* steps = checkpoint_list(path, &count);
+    if (count) {
+        fatal("--resume %s: the folder of a run: give one of its checkpoints, such as %s, or continue that run by "
+              "--resume auto --out %s", path, checkpoint_path(path, steps[0]), path);
+    }
+    free(steps);
     if (!path_is_entry_of(path, c->out)) { checkpoint_hold(path); } // of another run, which may go on
     json_t* state = checkpoint_verify(path, &err);
     if (!state) { fatal("--resume %s", err.text); }

@@ -22,8 +22,17 @@ static void check_data(TrainRun* run, Comm* comm) {
     if (val) { check_data_tokenizer(val, "--val_data", run->tokenizer, name); }
 }
 
+// Says that most of a new model's vocabulary serves for nothing, as with --tokenizer bytes and no V in --model.
+static void check_vocabulary(const TrainRun* run) {
+    const int used = run->tokenizer ? run->tokenizer->vocab_size : 0, all = run->plan->shape.vocab_size;
+    if (!used || all < 2 * used || run->plan->weights) { return; }
+    notice("warning: the tokenizer has %d tokens, the model's vocabulary %d: V=%d in --model saves memory and time",
+           used, all, used);
+}
+
 static void open_data(TrainRun* run, Comm* comm) {
     run->tokenizer = open_tokenizer(&run->plan->tokenizer, &run->plan->shape);
+    check_vocabulary(run);
     position_open(&run->position, run->plan, comm, run->tokenizer, run->start.state);
     phases_open(&run->phases, run->plan, run->position.num_steps, run->tokenizer);
     if (!run->tokenizer) { notice("--tokenizer none: token ids only, so there are no samples"); }

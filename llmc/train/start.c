@@ -3,6 +3,7 @@
 #include "resume.h"
 #include "weights.h"
 #include "../data/dataset.h"
+#include "../base/threads.h"
 
 // Locks --out: one run at a time writes into a folder. The lock ends with the process, however that ends. Rank 0 alone
 // writes. Returns the file descriptor of the lock; -1: there is none.
@@ -29,16 +30,63 @@ static void require_model(const Config* c) {
     usage_error("%s", err.text);
 }
 
+static bool has_checkpoints(const char* out) {
+    size_t count = 0;
+    if (*out) { free(checkpoint_list(out, &count)); }
+    return count > 0;
+}
+
 // Ends the program if there is no training data, before anything is created. Does not check a resumed run, whose
-// checkpoint may name the data, nor one with --preset.
+// checkpoint may name the data, nor one that resume_open() is to refuse.
 static void require_data(const Config* c) {
     Error err;
     const bool is_default = config_source(c, "train_data") == FROM_DEFAULT;
     if (*c->resume || dataset_exists("--train_data", c->train_data, &err)) { return; }
+    if (is_default && has_checkpoints(c->out)) { return; }
+    char* shards = format("%s_train_*.bin", c->train_data);
+    Error ignored;
+    if (dataset_exists("--train_data", shards, &ignored)) { fatal("%s; did you mean '%s'?", err.text, shards); }
+    free(shards);
     if (!is_default) { fatal("%s", err.text); }
     fatal("there is no training data in data/ yet: `./prepare --stories 3000000 --out data/stories` writes a "
           "small corpus there; or give --train_data 'FILES'. `sh scripts/quickstart.sh` makes the corpus and trains a "
           "small model on it");
+}
+
+// Returns the validation shards beside training shards: patterns with _val_ in place of each _train_ in a file's name.
+// NULL if no name has it. The caller frees the text.
+static char* shards_beside(const char* train) {
+    static const char TRAIN_PART[] = "_train_", VAL_PART[] = "_val_";
+    char* val = format("%s", "");
+    bool any = false;
+    for (const char *at = train, *found; *at; at = found + strlen(TRAIN_PART)) {
+        found = strstr(at, TRAIN_PART);
+        const size_t to_slash = found ? strcspn(found, "/, \t\n") : 0;
+        const bool is_folder = found && found[to_slash] == '/';
+        append_format(&val, "%.*s%s", found ? (int)(found - at) : (int)strlen(at), at,
+                      !found ? "" : is_folder ? TRAIN_PART : VAL_PART);
+        any = any || (found && !is_folder);
+        if (!found) { break; }
+    }
+    if (any) { return val; }
+    free(val);
+    return NULL;
+}
+
+// Without --val_data, a run with --train_data validates on the shards beside these: on others its loss would mean
+// nothing. Ends the program if there are none, unless a checkpoint may name some.
+static void take_val_data(Config* c) {
+    Error err;
+    if (config_source(c, "train_data") == FROM_DEFAULT || config_source(c, "val_data") != FROM_DEFAULT) { return; }
+    char* val = shards_beside(c->train_data);
+    if (!config_set(c, config_find("val_data"), val ? val : "", FROM_DEFAULT, &err)) { fatal("%s", err.text); }
+    if (!*c->resume && c->val_every > 0) {
+        if (!val) { notice("no validation: the names of --train_data have no _train_; --val_data gives the shards"); }
+        else if (!dataset_exists("--val_data", val, &err)) {
+            fatal("%s; give --val_data 'FILES', or --val_data '' to do without validation", err.text);
+        }
+    }
+    free(val);
 }
 
 // Parses the options before a file is created. Those of a checkpoint come later, and may change what they mean.
@@ -57,6 +105,7 @@ Start start_run(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     preset_apply(c);
     require_model(c);
     require_data(c);
+    take_val_data(c);
     Plan given = parse_given(c, dtype);
     s.lock = lock_out(c->out, comm->rank);
     s.checkpoint = resume_open(c, &given.data.skip, comm, &s.state);
@@ -69,6 +118,10 @@ Start start_run(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
         usage_error("%s", err.text);
     }
     open_device(b, &s.plan.device, comm);
+    if (b->device_threads() > num_processors()) {
+        notice("warning: %d threads on %d processor%s only wait for one another: give a smaller --threads",
+               b->device_threads(), num_processors(), plural((uint64_t)num_processors()));
+    }
     if (!plan_batch(&s.plan, comm, &err)) { usage_error("%s", err.text); }
     s.options = plan_options(&s.plan, c);
     if (s.state && !resume_check_changes(&s.before, s.options, dtype, s.state, &err)) { usage_error("%s", err.text); }

@@ -150,7 +150,7 @@ TEST(folders_are_made_with_those_above) {
     }
     char *file = test_path("plain"), *below = test_path("plain/folder");
     fclose(fopen(file, "wb"));
-    EXPECT(!make_directories(below, &err) && strstr(err.text, file) && strstr(err.text, "cannot make the folder"));
+    EXPECT(!make_directories(below, &err) && strstr(err.text, file) && strstr(err.text, "a file, not a folder"));
     EXPECT(!make_directories(file, &err) && strstr(err.text, file));
     EXPECT(path_exists(file) && !is_directory(file));
     EXPECT(!make_directories("", &err));

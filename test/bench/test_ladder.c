@@ -44,6 +44,10 @@ TEST(a_rung_with_another_loss_fails) {
     EXPECT(l.failed == 1 && rung_is_ok(&l.result[0]) && !rung_is_ok(&l.result[1]));
     EXPECT_NEAR(l.result[1].gain, 2, 1e-12);
     EXPECT_NEAR(l.result[1].loss_error, 0.2, 1e-12);
+    l.result[1].loss = 0.8 * l.result[0].loss; // too low is wrong, too
+    rung_compare(&l, 1, 0, 0);
+    EXPECT(!rung_is_ok(&l.result[1]));
+    EXPECT_NEAR(l.result[1].loss_error, 0.2, 1e-12);
     l.result[0].loss = (double)NAN;
     EXPECT(!rung_is_ok(&l.result[0]));
 }

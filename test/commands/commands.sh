@@ -125,12 +125,19 @@ a_file_of_weights_is_described() {
     must "$train" export llmc --init "$dir/run/step_00000001" --out "$dir/model.bin" --force
     expect 2 'export hf needs --out PATH' "$train" export hf --init "$dir/model.bin"
     expect 2 'export hf needs --init PATH' "$train" export hf --out "$dir/hf"
+    expect 2 '--train_data has no effect on info' "$train" info "$dir/run" --train_data x
+    expect 1 "give one of its checkpoints, such as $dir/run/step_00000001" "$train" --resume "$dir/run" --out "$dir/new"
+    expect 1 'continue with --resume auto' "$train" --out "$dir/run" # before it looks for data
     ln -s nowhere "$dir/link"
     expect 2 'link is there already: nothing was written' "$train" export llmc --init "$dir/run/step_00000001" \
         --out "$dir/link" --force
     expect 0 'all tensors fp32' "$train" info "$dir/model.bin"
     expect 0 'checkpoint.b2sums is right' "$train" info "$dir/run/step_00000001/model.safetensors"
     cp "$dir/run/step_00000001/model.safetensors" "$dir/nan"
+    cp -r "$dir/run/step_00000001" "$dir/damaged"
+    printf '\001' | dd of="$dir/damaged/model.safetensors" bs=1 seek=$(($(wc -c <"$dir/nan") - 4)) conv=notrunc \
+        2>/dev/null # a low bit of a mantissa
+    expect 3 'checksum' "$train" info "$dir/damaged/model.safetensors"
     printf '\000\000\300\177' | dd of="$dir/nan" bs=1 seek=$(($(wc -c <"$dir/nan") - 4)) conv=notrunc 2>/dev/null
     expect 3 ' is not finite' "$train" info "$dir/nan"
     printf '\000\000\300\177' | dd of="$dir/model.bin" bs=1 seek=1024 conv=notrunc 2>/dev/null

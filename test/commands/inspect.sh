@@ -82,7 +82,7 @@ what_cannot_be_inspected_is_refused() {
     expect 1 'has 100 tokens, the model only 96 positions' $inspect --prompt "$(printf %0100d 0 | tr 0 x)"
     printf 'ab\ncd\n' >"$dir/two"
     expect 2 'has 2 texts: give one' $inspect --prompt "@$dir/two"
-    expect 1 'text.txt: cannot make the folder' "$train" inspect --init "$model" --prompt ab \
+    expect 1 'text.txt: a file, not a folder' "$train" inspect --init "$model" --prompt ab \
         --out "$root/text.txt/page.html"
     expect 1 'run: the folder of a run: give one of its checkpoints, such as' "$train" inspect --init "$root/run" \
         --prompt ab --out "$dir/page.html"

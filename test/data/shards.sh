@@ -18,6 +18,28 @@ bad_data_is_named() {
     expect 1 '`sh data/fetch.sh gpt2-xl` downloads' "$train" eval --init openai-community/gpt2-xl
 }
 
+# Without --val_data: _val_ in place of _train_ in the names of files, not of folders.
+validation_shards_stand_beside_those_for_training() {
+    mkdir -p "$dir/my_train_set"
+    cp "$root/corpus_train_000001.bin" "$dir/my_train_set"
+    beside="$train $small --train_data $dir/my_train_set/corpus_train_*.bin --max_steps 1"
+    expect 1 'my_train_set/corpus_val_*.bin: no such file' $beside --out "$dir/none"
+    grep -q "or --val_data '' to do without validation" "$dir/err" || note "no way out: $(cat "$dir/err")"
+    [ ! -e "$dir/none" ] || note "a folder of a run without data"
+    must $beside --val_every 0 --out ""
+    cp "$root/corpus_val_000000.bin" "$dir/my_train_set"
+    must $beside --out "$dir/run"
+    grep '^val loss' "$dir/out" >"$dir/beside"
+    must $beside --val_data "$root/corpus_val_*.bin" --out ""
+    grep '^val loss' "$dir/out" | cmp -s - "$dir/beside" || note "another loss: $(cat "$dir/beside" "$dir/out")"
+    must "$train" --out "$dir/run" --resume auto --max_steps 2 --train_data "$root/corpus_train_*.bin"
+    grep -q "my_train_set/corpus_val_" "$dir/run/options.json" "$dir/run/step_00000002/state.json" ||
+        note "a resumed run has other data to validate on"
+    expect 0 'no validation: the names of --train_data have no _train_' $beside \
+        --train_data "$dir/my_train_set/*0001.bin" --out ""
+    expect 1 "did you mean '$root/corpus_train_*.bin'?" $beside --train_data "$root/corpus" --out ""
+}
+
 # By the record of ./prepare, beside training and validation data; shards without one by their ids.
 data_of_another_tokenizer_is_refused() {
     must "$prepare" --stories 60000 --val_size 6000 --out "$dir/g"

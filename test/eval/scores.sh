@@ -38,6 +38,9 @@ texts_examples_and_core_are_scored() {
     [ "$(grep -c 'centered ' "$dir/out")" = 23 ] || note "not 22 centered accuracies and their mean"
     expect 0 '; 2 examples in front' $eval --eval_data test/golden/eval/mmlu.jsonl \
         --eval_rules shots:2,examples:test/golden/eval/mmlu_dev.jsonl
+    head -n 1 test/golden/eval/piqa.jsonl >"$dir/one.jsonl" # an item is no example of itself
+    expect 1 'there are only 0 examples for it' $eval --eval_data "$dir/one.jsonl" \
+        --eval_rules "shots:1,examples:$dir/../${dir##*/}/one.jsonl"
     expect 2 "--eval_rules 'llm': give llm.c or lm-eval, shots:N" $eval --eval_data nowhere --eval_rules llm
     expect 1 'text.txt is text, which needs a --tokenizer' "$train" eval --init test/golden/eval/model \
         --tokenizer none --text test/golden/eval/text.txt

@@ -261,6 +261,21 @@ TEST(wrong_lines_of_other_sets_are_refused) {
         check_refused(lines, strlen(lines), &options, REFUSED_ELSEWHERE[i].words);
         free(lines);
     }
+    char *endings = format("{\"ctx\": \"a\", \"label\": 0, \"endings\": [\"b\""), // 65 of them
+         *choices = format("{\"question\": \"a\", \"answerKey\": \"A\", \"choices\": {\"label\": [\"A\""),
+         *texts = format("\"b\"");
+    for (int i = 1; i < 65; i++) {
+        append_format(&endings, ", \"b\"");
+        append_format(&choices, ", \"A\"");
+        append_format(&texts, ", \"b\"");
+    }
+    append_format(&endings, "]}\n");
+    append_format(&choices, "], \"text\": [%s]}}\n", texts);
+    check_refused(endings, strlen(endings), &options, ":1: member \"endings\" is missing, or no list of 1 to 64");
+    check_refused(choices, strlen(choices), &options, ":1: member \"choices\" is missing, or has not 1 to 64");
+    free(endings);
+    free(choices);
+    free(texts);
     tokenizer_free(&t);
 }
 

@@ -6,6 +6,7 @@
 #include <glob.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 
 static LoggerOptions options_for(const char* folder, int resume_step) {
     LoggerOptions o;
@@ -422,7 +423,7 @@ TEST(errors_name_the_file) {
     if (access("/dev/full", W_OK) != 0) { SKIP("no /dev/full"); }
     append(test_path("file"), "x");
     LoggerOptions o = options_for(test_path("file/run"), -1);
-    EXPECT(!logger_open(&l, &o, &err) && strstr(err.text, "/file: cannot make"));
+    EXPECT(!logger_open(&l, &o, &err) && strstr(err.text, "/file: a file, not a folder"));
     EXPECT(make_directories(test_path("taken/metrics.jsonl"), &err));
     o = options_for(test_path("taken"), -1);
     EXPECT(!logger_open(&l, &o, &err) && strstr(err.text, "taken/metrics.jsonl"));
@@ -458,7 +459,8 @@ static bool is_refused(const LoggerOptions* o, const char* name) {
     Logger l;
     Error err;
     const bool ok = !logger_open(&l, o, &err) && strstr(err.text, name);
-    char* text = read_file(test_path("place/metrics.jsonl"), NULL, &err);
+    char *path = format("%s/metrics.jsonl", o->folder), *text = read_file(path, NULL, &err);
+    free(path);
     const bool is_unchanged = text && !strcmp(text, "old\n");
     free(text);
     return ok && is_unchanged;
@@ -471,7 +473,10 @@ TEST(links_and_pipes_in_the_place_of_logs_are_refused) {
     LoggerOptions o = options_for(folder, -1);
     o.has_tensorboard = true;
     EXPECT(make_directories(test_path("place"), &err) && make_directories(test_path("elsewhere"), &err));
-    append(test_path("target"), "precious");
+    append(test_path("target"), "old\n");
+    EXPECT(symlink(test_path("target"), test_path("place/metrics.jsonl")) == 0);
+    EXPECT(is_refused(&o, "place/metrics.jsonl: not a regular file but a symbolic link: remove it"));
+    EXPECT(unlink(test_path("place/metrics.jsonl")) == 0);
     append(test_path("place/metrics.jsonl"), "old\n");
     EXPECT(symlink(test_path("target"), test_path("place/log.txt")) == 0);
     EXPECT(is_refused(&o, "place/log.txt: not a regular file but a symbolic link: remove it"));
@@ -483,7 +488,32 @@ TEST(links_and_pipes_in_the_place_of_logs_are_refused) {
     EXPECT(symlink(test_path("elsewhere"), test_path("place/tensorboard")) == 0);
     EXPECT(is_refused(&o, "place/tensorboard: not a folder but a symbolic link: remove it"));
     char* text = read_file(test_path("target"), NULL, &err);
-    EXPECT(text && !strcmp(text, "precious"));
+    EXPECT(text && !strcmp(text, "old\n"));
+    free(text);
+    free(folder);
+}
+
+// An earlier run's logs are emptied only when all files of the new one are open.
+TEST(a_log_that_cannot_be_opened_empties_no_other) {
+    Error err;
+    char* folder = format("%s", test_path("half"));
+    LoggerOptions o = options_for(folder, -1);
+    o.has_tensorboard = true;
+    EXPECT(make_directories(test_path("half/tensorboard"), &err));
+    append(test_path("half/metrics.jsonl"), "old\n");
+    append(test_path("half/log.txt"), "old too\n");
+    struct rlimit files = {0, 0};
+    EXPECT(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    const int next = dup(0);
+    EXPECT(next >= 0 && close(next) == 0);
+    const struct rlimit two_more = {(rlim_t)next + 2, files.rlim_max};
+    EXPECT(setrlimit(RLIMIT_NOFILE, &two_more) == 0); // the event file is the third
+    EXPECT(is_refused(&o, "half/tensorboard"));
+    EXPECT(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    char *metrics = read_file(test_path("half/metrics.jsonl"), NULL, &err),
+         *text = read_file(test_path("half/log.txt"), NULL, &err);
+    EXPECT(metrics && !strcmp(metrics, "old\n") && text && !strcmp(text, "old too\n"));
+    free(metrics);
     free(text);
     free(folder);
 }
@@ -665,9 +695,9 @@ TEST(event_files_follow_the_logs) {
             logger_config(&l, 0, json_pack("{s:s}", "device", "some CPU"));
             StepRecord r = step_record(start ? 5 : 1);
             logger_step(&l, &r);
-            logger_val(&l, 1, 2.5);
-            logger_sample(&l, 1, "once\xff", 5);
-            logger_eval(&l, 1, "HellaSwag", "some", 1, 4);
+            logger_val(&l, 7, 2.5);
+            logger_sample(&l, 6, "once\xff", 5);
+            logger_eval(&l, 8, "HellaSwag a\xff", "some", 1, 4);
             EXPECT(logger_close(&l, &err));
         });
         free(ignored);
@@ -676,11 +706,15 @@ TEST(event_files_follow_the_logs) {
     for (size_t i = 0; i < found.gl_pathc; i++) {
         static const char* const words[] = {"brain.Event:2", "config/text_summary", "some CPU", "train/loss",
                                             "train/lr", "speed/tok_s", "val/loss", "once\xef\xbf\xbd",
-                                            "eval/HellaSwag"};
+                                            "eval/HellaSwag a\xef\xbf\xbd",
+                                            "\x15\0\0\x20\x40", "\x15\0\0\x80\x3e", // 2.5 and 1/4, as floats
+                                            "\x10\x07\x2a", "\x10\x06\x2a", "\x10\x08\x2a"}; // their steps
+        static const size_t sizes[] = {[9] = 5, [10] = 5}; // of words with zeros
         size_t size;
         char* text = read_file(found.gl_pathv[i], &size, &err);
         for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
-            if (!memmem(text, size, words[k], strlen(words[k]))) { TEST_FAIL("no %s in file %zu", words[k], i); }
+            const size_t n = k < sizeof sizes / sizeof *sizes && sizes[k] ? sizes[k] : strlen(words[k]);
+            if (!memmem(text, size, words[k], n)) { TEST_FAIL("no word %zu in file %zu", k, i); }
         }
         EXPECT((memmem(text, size, "\x3a\x02\x08\x01", 4) != NULL));       // SessionLog START
         EXPECT((memmem(text, size, "\x10\x05\x3a\x02\x08\x01", 6) != NULL) == (i == 1)); // of step 5

@@ -205,6 +205,25 @@ TEST(several_runs) {
     free(text);
 }
 
+// Of many events the first and the last are shown: these say how the run ended.
+TEST(many_events_end_with_the_last) {
+    Error err;
+    char *records, *folder, *text;
+    size_t size;
+    FILE* f = open_text_stream(&records, &size, "metrics.jsonl");
+    fprintf(f, "{\"kind\":\"config\",\"step\":0}\n{\"kind\":\"train\",\"step\":1,\"tokens\":8,\"loss\":5.0}\n");
+    for (int i = 1; i <= 250; i++) { fprintf(f, "{\"kind\":\"save\",\"step\":%d,\"path\":\"p%d.\"}\n", i, i); }
+    fprintf(f, "{\"kind\":\"end\",\"step\":250,\"reason\":\"spike\",\"words\":\"too high\"}\n");
+    close_text_stream(f, "metrics.jsonl");
+    folder = make_run("many", records);
+    text = report_on(&folder, 1, &err);
+    EXPECT(text && well_formed(text));
+    EXPECT_IN_ORDER(text, ">p100.<", "<td>51 more</td>", ">p152.<", ">p250.<", "<td>spike</td><td>too high<");
+    EXPECT(text && !strstr(text, ">p101.<") && !strstr(text, ">p151.<") && count_of(text, "<td>saved</td>") == 199);
+    free(text);
+    free(records);
+}
+
 // A long run stays a small page, and thinning keeps its spike and its last point.
 TEST(long_run_is_thinned) {
     Error err;

@@ -412,19 +412,21 @@ TEST(the_nearest_name_is_found) {
            edit_distance("same", "same") == 0);
     char* endless = format("%*s", 5000, "x");
     EXPECT(edit_distance(endless, "x") == 32); // longer names count as their first 32 letters
-    EXPECT(!option_nearest(&CONFIG_TABLE, endless));
+    EXPECT(!option_nearest(&CONFIG_TABLE, TRAIN, endless));
     free(endless);
     for (int i = 0; i < NUM_ROWS; i++) { // a letter too many leads back to every option
         const char* name = CONFIG_OPTIONS[i].name;
         if (!name) { continue; }
         char* wrong = format("%sx", name);
-        EXPECT(option_nearest(&CONFIG_TABLE, wrong) == &CONFIG_OPTIONS[i]);
+        EXPECT(option_nearest(&CONFIG_TABLE, CONFIG_OPTIONS[i].commands, wrong) == &CONFIG_OPTIONS[i]);
         free(wrong);
     }
-    EXPECT(!option_nearest(&CONFIG_TABLE, "version") && !option_nearest(&CONFIG_TABLE, "learning_rate"));
-    EXPECT(!option_nearest(&CONFIG_TABLE, "") && option_nearest(&CONFIG_TABLE, "sched") == config_find("schedule"));
-    EXPECT(!option_nearest(&CONFIG_TABLE, "sc")); // two letters abbreviate nothing
-    EXPECT(option_nearest(&CONFIG_TABLE, "top_x") == config_find("top_k")); // of equally near ones the first
+    EXPECT(!option_nearest(&CONFIG_TABLE, TRAIN, "version") && !option_nearest(&CONFIG_TABLE, TRAIN, "learning_rate"));
+    EXPECT(!option_nearest(&CONFIG_TABLE, TRAIN, ""));
+    EXPECT(option_nearest(&CONFIG_TABLE, TRAIN, "sched") == config_find("schedule"));
+    EXPECT(!option_nearest(&CONFIG_TABLE, GENERATE, "sched")); // it has none
+    EXPECT(!option_nearest(&CONFIG_TABLE, TRAIN, "sc"));       // two letters abbreviate nothing
+    EXPECT(option_nearest(&CONFIG_TABLE, TRAIN, "top_x") == config_find("top_k")); // of equally near ones the first
     EXPECT(command_find("train") == &COMMANDS[0] && command_find("report")->bit == REPORT);
     EXPECT_DEATH(EXIT_USAGE, "no command 'genrate'; did you mean generate?", command_find("genrate"));
     EXPECT_DEATH(EXIT_USAGE, "no command 'tokenise'; did you mean tokenize?", command_find("tokenise"));
@@ -432,7 +434,7 @@ TEST(the_nearest_name_is_found) {
 }
 
 // Returns the text that help prints; the caller frees it.
-static char* help_of(int command) {
+static char* help_of(const Command* command) {
     Error err;
     char* path = format("%s/help", test_folder);
     fflush(stdout);
@@ -450,7 +452,7 @@ static char* help_of(int command) {
 
 TEST(help_lists_exactly_the_options_of_a_command) {
     for (int i = 0; i < NUM_COMMANDS; i++) {
-        char* text = help_of(COMMANDS[i].bit);
+        char* text = help_of(&COMMANDS[i]);
         int listed = 0;
         for (const char* at = text; (at = strstr(at, "\n  --")) != NULL; at++) { listed++; }
         for (int k = 0; k < NUM_ROWS; k++) {
@@ -466,18 +468,22 @@ TEST(help_lists_exactly_the_options_of_a_command) {
             free(line);
         }
         EXPECT(listed == 0);
-        for (int k = 0; k < NUM_COMMANDS; k++) {
-            EXPECT(strstr(text, COMMANDS[k].name) && strstr(text, COMMANDS[k].help));
-        }
-        EXPECT(strstr(text, "usage: ./program "));
+        char* usage = format("usage: ./program %s %s[--option value ...]\n\n%s\n", COMMANDS[i].name, COMMANDS[i].words,
+                             COMMANDS[i].help);
+        EXPECT(!strncmp(text, usage, strlen(usage)));
+        free(usage);
         free(text);
     }
-    char* text = help_of(TRAIN);
+    char* text = help_of(NULL);
+    EXPECT(strstr(text, "usage: ./program [COMMAND] "));
+    for (int k = 0; k < NUM_COMMANDS; k++) {
+        EXPECT(strstr(text, COMMANDS[k].name) && strstr(text, COMMANDS[k].help));
+    }
     EXPECT(strstr(text, "cosine|linear|constant|wsd|wsd_linear: of the learning rate") &&
            strstr(text, "auto: the largest that fits (4)") && strstr(text, "B*T)"));
     EXPECT(strstr(text, "peak learning rate (3e-4)") && strstr(text, "(model)") && strstr(text, "(all)"));
     free(text);
-    text = help_of(TOKENIZE);
+    text = help_of(command_find("tokenize"));
     EXPECT(!strstr(text, "\nschedule:")); // no heading without options
     free(text);
 }

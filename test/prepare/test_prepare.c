@@ -697,7 +697,7 @@ TEST(shards_hold_16_bit_ids) {
 TEST(bad_output) {
     write_short_texts();
     free(write_long_text().data);
-    EXPECT_RUN(1, "--out a.txt: cannot make the folder", "--out a.txt/x b.txt"); // a file where a folder should be
+    EXPECT_RUN(1, "--out a.txt: a file, not a folder", "--out a.txt/x b.txt"); // a file where a folder should be
     EXPECT(!strstr(run_err, "counting tokens")); // it ends before all of the input is read
     EXPECT_RUN(1, "none.txt", "--out new/x --val_size 1 b.txt none.txt");
     EXPECT(!exists("new"));
@@ -718,6 +718,7 @@ TEST(bad_output) {
 TEST(bad_usage) {
     EXPECT_RUN(2, "for example: ./prepare --out data/mytext book.txt", "");
     EXPECT_RUN(2, "--out is missing", "a.txt");
+    EXPECT_RUN(2, "--out folder/: a folder: give a PREFIX in it, like folder/mytext", "--out folder/ a.txt");
     EXPECT_RUN(2, "no input", "--out x");
     EXPECT_RUN(2, "no option --vocab_size; here it is called --train_tokenizer", "--out x --vocab_size 500 a.txt");
     EXPECT_RUN(2, "--shard_size takes a number from 1 to 2147483647", "--out x --shard_size 2147483648 a.txt");

@@ -79,6 +79,15 @@ TEST(options_reach_the_plan) {
     EXPECT(s->kind == schedule_wsd_linear && s->decay_frac == 0.75 && s->min_lr_frac == 0.5 && s->warmup_steps == 11);
     const Sampling* by = &p.phases.sampling;
     EXPECT(by->temperature == 0.25 && by->top_k == 9 && by->top_p == 0.625 && by->seed == 5);
+    c.weight_decay = 0.125, c.matrix_decay = 0.375, c.cautious_decay = 1;
+    c.momentum = "0.5"; // below where the warm-up begins
+    EXPECT(plan_parse(&p, dtype_fp32, &c, &err));
+    const AdamW* adamw = &p.rates.peak.adamw;
+    EXPECT(adamw->weight_decay[GROUP_MATRIX] == 0.375f && adamw->weight_decay[GROUP_EMBEDDING] == 0.125f);
+    EXPECT(adamw->cautious);
+    c.optimizer = optimizer_muon;
+    EXPECT(plan_parse(&p, dtype_fp32, &c, &err) && p.rates.peak.muon.cautious);
+    EXPECT(p.rates.peak.muon.weight_decay == 0.375f && rates_momentum(&p.rates, 0, 1000) == 0.5);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
