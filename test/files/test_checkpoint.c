@@ -228,7 +228,7 @@ TEST(a_failed_save_leaves_the_older_checkpoints) {
     write_text(out, ".tmp-step_00000002", "in the way");
     c.keep = "1,best";
     EXPECT(!save_with(out, m, &s, &c, &err) &&
-           strstr(err.text, ".tmp-step_00000002: cannot make the folder"));
+           strstr(err.text, ".tmp-step_00000002: a file, not a folder"));
     expect_list(out, 1, 1, 0);
     EXPECT(!folder_has(out, ".tmp-step_00000002"));
     char* none = below(out, "none");
