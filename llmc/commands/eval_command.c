@@ -1,3 +1,4 @@
+#include "../base/json.h"
 #include "commands.h"
 #include "open_model.h"
 #include "../data/provenance.h"
@@ -17,7 +18,7 @@ static int eval_val_data(GPT2* g, Dataset* data, long long val_tokens, Comm* com
     const double start = seconds_now(), loss = validation_loss(g, &loader, comm, NULL, NULL);
     notice("%llu window%s of %d tokens in %.1f s", (unsigned long long)loader.num_windows, plural(loader.num_windows),
            g->T, seconds_now() - start);
-    if (comm->rank == 0) { printf("val loss %f\n", loss); }
+    if (comm->rank == 0) { printf("val loss %f\n", plain_nan(loss)); }
     if (!isfinite(loss)) { notice("error: %s: the loss is not finite", what); }
     const double floor_loss = corpus_floor(data);
     if (isfinite(floor_loss)) { notice("the corpus' own entropy is %f nats a token", floor_loss); }

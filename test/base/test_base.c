@@ -207,6 +207,9 @@ TEST(words_of_a_shell_are_quoted) {
         EXPECT(!strcmp(word, words[i][1]));
         free(word);
     }
+    char* longest = shell_word("''''''''''"); // of ten, each takes four letters
+    EXPECT(strlen(longest) == 42);
+    free(longest);
 }
 
 TEST(a_listener_is_told_of_a_fatal_error_once) {
@@ -259,6 +262,13 @@ TEST(files_of_an_option_are_patterns_in_order) {
     for (size_t i = 0; i < found.gl_pathc; i++) { EXPECT(!strcmp(path_name(found.gl_pathv[i]), want[i])); }
     globfree(&found);
     free(patterns);
+    make_file("glob/b*.txt");
+    make_file("glob/bc.txt");
+    char* alone = path_as_pattern(test_path("glob/b*.txt"));
+    EXPECT(find_paths(&found, alone, &err) && found.gl_pathc == 1);
+    globfree(&found);
+    free(alone);
+    EXPECT(unlink(test_path("glob/b*.txt")) == 0 && unlink(test_path("glob/bc.txt")) == 0);
     make_file("glob/[1].txt");
     EXPECT(find_option_paths(&found, "--x", test_path("glob/[1].txt"), "", &err) && found.gl_pathc == 1); // a name
     globfree(&found);
@@ -292,6 +302,11 @@ TEST(a_temporary_file_replaces_what_is_there) {
     EXPECT(unlink(test_path("temporary")) == 0 && mkfifo(test_path("temporary"), 0600) == 0);
     f = create_temporary(test_path("temporary"), &err);
     EXPECT(f && fclose(f) == 0);
+    struct stat made;
+    const mode_t mask = umask(022);
+    EXPECT(unlink(test_path("temporary")) == 0 && write_file_atomically(test_path("temporary"), "text", 4, &err));
+    EXPECT(stat(test_path("temporary"), &made) == 0 && (made.st_mode & 0777) == 0644); // others may read it
+    umask(mask);
 }
 
 TEST(a_file_that_cannot_be_replaced_leaves_nothing_behind) {

@@ -508,6 +508,17 @@ TEST(an_average_is_the_mean_of_the_newest_checkpoints) {
     }
     EXPECT(mean != NULL);
     EXPECT_DEATH(EXIT_RUNTIME, "has 4 checkpoints: give fewer", export_average(run, "5", "x"));
+    char *third = format("%s/step_00000003/model.safetensors", run), *bytes;
+    size_t size;
+    bytes = read_file(third, &size, &err);
+    EXPECT(bytes != NULL);
+    if (bytes) { bytes[size - 4] ^= 1; } // a mantissa's low bit
+    test_write(third, bytes, size);
+    EXPECT_DEATH(EXIT_RUNTIME, "step_00000003/model.safetensors", export_average(run, "3", "x"));
+    if (bytes) { bytes[size - 4] ^= 1; }
+    test_write(third, bytes, size);
+    free(bytes);
+    free(third);
     EXPECT_DEATH(EXIT_RUNTIME, "has no checkpoints: give --init the folder of a run", export_average(to, "2", "x"));
     close_model(m);
     m = open_model(2 * C);

@@ -18,6 +18,15 @@ bad_data_is_named() {
     expect 1 '`sh data/fetch.sh gpt2-xl` downloads' "$train" eval --init openai-community/gpt2-xl
 }
 
+damaged_tokens_are_found_by_their_checksum() {
+    must "$prepare" --stories 20000 --tokenizer bytes --val_size 2000 --out "$dir/c"
+    info="$train info --model L=1,H=1,C=8,T=48,V=257 --val_data $dir/c_val_*.bin"
+    expect 0 'its checksum is right' $info --train_data "$dir/c_train_*.bin"
+    printf a | dd of="$dir/c_train_000001.bin" bs=1 seek=3000 conv=notrunc 2>/dev/null
+    printf b | dd of="$dir/c_train_000001.bin" bs=1 seek=3002 conv=notrunc 2>/dev/null
+    expect 3 'c_train_000001.bin' $info --train_data "$dir/c_train_*.bin"
+}
+
 # Without --val_data: _val_ in place of _train_ in the names of files, not of folders.
 validation_shards_stand_beside_those_for_training() {
     mkdir -p "$dir/my_train_set"

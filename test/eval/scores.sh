@@ -27,7 +27,7 @@ texts_examples_and_core_are_scored() {
     eval="$train eval --init test/golden/eval/model --tokenizer test/golden/eval/tokenizer.bin --threads 1"
     must $eval --text test/golden/eval/text.txt,test/golden/eval/tex*.jsonl --seq_len 48
     for line in 'text.txt: perplexity 34.244' '; 651 tokens of 651 bytes' "lm-eval's rolling windows" 'context 48' \
-        'text.jsonl: perplexity ' '; 431 tokens of 431 bytes'; do
+        'loss 3.533535 per token, 5.097813 bits per byte' 'text.jsonl: perplexity ' '; 431 tokens of 431 bytes'; do
         grep -qF -- "$line" "$dir/out" || note "no '$line': $(cat "$dir/out")"
     done
     expect 0 'context 48, stride 20' $eval --text test/golden/eval/text.txt --seq_len 48 --stride 20
@@ -36,6 +36,13 @@ texts_examples_and_core_are_scored() {
     must $eval --eval_data "$dir/core"
     grep -q '^CORE: ' "$dir/out" || note "no CORE: $(tail -n 3 "$dir/out")"
     [ "$(grep -c 'centered ' "$dir/out")" = 23 ] || note "not 22 centered accuracies and their mean"
+    sed -n 's|^[a-z].* = \([0-9.]*\)$|\1|p; s/.*; centered \([-0-9.]*\), guessing \([0-9.]*\).*/\1 \2/p' "$dir/out" |
+        awk 'NF == 1 { of = $1 } NF == 2 { d = $1 - (of - $2) / (1 - $2); bad += d * d > 1e-7; n++ }
+            END { exit bad || n != 22 }' || note "not centered on guessing: $(cat "$dir/out")"
+    expect 0 'standard error 0.1521' $eval --eval_data test/golden/eval/boolq.jsonl # of 7 of 11
+    expect 0 'standard error 0.1220; by the sum of losses 0.5455, standard error 0.1575' $eval \
+        --eval_data test/golden/eval/piqa.jsonl # of 9, and of 6
+    expect 0 '; perplexity of the ending 883.98' $eval --eval_data test/golden/eval/lambada.jsonl
     expect 0 '; 2 examples in front' $eval --eval_data test/golden/eval/mmlu.jsonl \
         --eval_rules shots:2,examples:test/golden/eval/mmlu_dev.jsonl
     head -n 1 test/golden/eval/piqa.jsonl >"$dir/one.jsonl" # an item is no example of itself
@@ -64,6 +71,13 @@ texts_examples_and_core_are_scored() {
     [ "$(grep -c 'no score: .*the loss is not finite' "$dir/err")" = 22 ] || note "$(tail -n 3 "$dir/err")"
     [ "$(grep -c 'CORE: ' "$dir/wild/log.txt")" = 1 ] || note "CORE without scores: $(cat "$dir/wild/log.txt")"
     tail -n 1 "$dir/wild/metrics.jsonl" | grep -q '"reason":"finished"' || note "$(tail -n 1 "$dir/wild/metrics.jsonl")"
+}
+
+a_loss_that_is_not_finite_has_an_exit_code() {
+    must "$train" $small $data --max_steps 1 --val_every 0 --dtype fp16 --loss_scale off --lr 1e3 --warmup_steps 0 \
+        --out "$dir/wild"
+    expect 4 'step_00000001: the loss is not finite' "$train" eval --out "$dir/wild" --dtype fp16
+    [ "$(cat "$dir/out")" = 'val loss nan' ] || note "$(cat "$dir/out")"
 }
 
 evaluating_a_checkpoint_gives_the_loss_of_training() {

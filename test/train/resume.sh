@@ -145,7 +145,8 @@ resuming_keeps_the_settings_and_names_what_changed() {
     grep -q 'changed since the checkpoint: --weight_decay 0.2 (was 0.1)' "$dir/err" ||
         note "--weight_decay: $(cat "$dir/err")"
     [ "$(losses "$dir/out" | wc -l)" = 4 ] || note "not 4 more steps"
-    [ "$(losses "$dir/run/log.txt" | awk '{ print $1 }' | tr '\n' ' ')" = "$(seq 14 | tr '\n' ' ')" ] ||
+    expect 0 'warning: the learning rate goes from ' "$train" --out "$dir/run" --resume auto --max_steps 15 --lr 1e-4
+    [ "$(losses "$dir/run/log.txt" | awk '{ print $1 }' | tr '\n' ' ')" = "$(seq 15 | tr '\n' ' ')" ] ||
         note "log: $(cat "$dir/run/log.txt")"
     expect 2 'would not be the same run' "$train" --out "$dir/run" --resume auto --seed 5
     expect 2 'would not be the same run' "$train" --out "$dir/run" --resume auto --seq_len 16
@@ -193,9 +194,9 @@ a_run_keeps_the_weights_it_began_with() {
 
 what_was_done_before_a_checkpoint_is_not_done_again() {
     must "$train" $small $data --max_steps 10 --val_every 5 --save_every 5 --val_tokens 256 --sample_every 5 \
-        --sample_tokens 4 --out "$dir/run"
+        --sample_tokens 4 --eval_data test/golden/eval/piqa.jsonl --eval_rules limit:1 --out "$dir/run"
     must "$train" --out "$dir/run" --resume auto --max_steps 15
-    for kind in val sample; do
+    for kind in val sample eval; do
         steps=$(sed -n "s/.*\"kind\":\"$kind\",\"step\":\([0-9]*\).*/\1/p" "$dir/run/metrics.jsonl" | tr '\n' ' ')
         [ "$steps" = "0 5 10 15 " ] || note "$kind at steps $steps"
     done
