@@ -196,10 +196,14 @@ static void check_same_work(const char* path, const json_t* there, const json_t*
     json_object_foreach(keys, key, unused) {
         json_t *old = json_object_get(there, key), *value = json_object_get(now, key);
         if (json_equal(value, old)) { continue; }
-        char* was = json_value_text(old);
-        char* is = json_value_text(value);
-        fatal("%s: the shards there were made from something else (%s was %.300s, is now %.300s): "
-              "use another --out, or --force to replace them", path, key, was ? was : "absent", is ? is : "absent");
+        char *was = json_value_text(old), *is = json_value_text(value);
+        char* what = !strcmp(key, "inputs")           ? format("other input")
+                     : !strcmp(key, "tokenizer_hash") ? format("another --tokenizer")
+                     : !strcmp(key, "mix")            ? format("another --mix")
+                     : !was                           ? format("no --%s", key)
+                     : !is                            ? format("--%s %s", key, was)
+                                                      : format("--%s %s, now %s", key, was, is);
+        fatal("%s: the shards there were made with %s: use another --out, or --force to replace them", path, what);
     }
     json_decref(keys);
 }

@@ -174,8 +174,8 @@ TEST(bad_mixtures) {
     EXPECT_RUN(2, "--mix: more than 32 sources", many.data);
     free(many.data);
     EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 500 --mix a.jsonl:0.5,b:0.4");
-    EXPECT_RUN(1, "mix was ", "--out keep --tokenizer bytes --val_size 500 --mix a.jsonl:0.5,b:0.5");
-    EXPECT_RUN(1, "mix was ", "--out keep --tokenizer bytes --val_size 500 a.jsonl b");
+    EXPECT_RUN(1, "another --mix", "--out keep --tokenizer bytes --val_size 500 --mix a.jsonl:0.5,b:0.5");
+    EXPECT_RUN(1, "another --mix", "--out keep --tokenizer bytes --val_size 500 a.jsonl b");
 }
 
 TEST_MAIN()

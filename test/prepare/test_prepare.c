@@ -443,9 +443,9 @@ TEST(documents_are_shuffled) {
     EXPECT_RUN(0, "", four);
     int* again = numbers_of("shuffled", &count);
     EXPECT(memcmp(numbers, again, COUNT * sizeof *numbers) == 0);
-    EXPECT_RUN(1, "shuffle was true", "--out shuffled --tokenizer bytes --val_size 10 --shard_size 50000 --seed 5 "
+    EXPECT_RUN(1, "made with --shuffle true:", "--out shuffled --tokenizer bytes --val_size 10 --shard_size 50000 --seed 5 "
                "numbers.jsonl");
-    EXPECT_RUN(1, "seed was 5, is now 6",
+    EXPECT_RUN(1, "--seed 5, now 6",
                "--out shuffled --tokenizer bytes --val_size 10 --shard_size 50000 --shuffle --seed 6 numbers.jsonl");
     static const char* const files[] = {"whole_val_000000.bin",   "part_val_000000.bin",   "whole_train_000001.bin",
                                         "part_train_000001.bin",  "whole_train_000003.bin", "part_train_000003.bin",
@@ -530,7 +530,7 @@ TEST(damaged_records_are_refused) {
         char* record;
         const char* words;
     } records[] = {
-        {format("{\"made_from\": {}, \"shards\": []}"), "made from something else"},
+        {format("{\"made_from\": {}, \"shards\": []}"), "were made with other input"},
         {format("{\"made_from\": %s, \"shards\": []}", made_from), damaged},
         {format("{\"made_from\": %s, \"shards\": {}, \"complete\": true}", made_from), damaged},
         {format("{\"made_from\": %s, \"val_size\": 5, \"shards\": [], \"complete\": true}", made_from), damaged},
@@ -560,12 +560,12 @@ TEST(nothing_is_overwritten_silently) {
     EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     EXPECT_RUN(0, "done already", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     EXPECT(strstr(run_out, "keep_train_*.bin: 17 tokens"));
-    EXPECT_RUN(1, "val_size was 5, is now 6", "--out keep --tokenizer bytes --val_size 6 a.txt b.txt");
+    EXPECT_RUN(1, "--val_size 5, now 6", "--out keep --tokenizer bytes --val_size 6 a.txt b.txt");
     EXPECT(strstr(run_err, "--force"));
-    EXPECT_RUN(1, "tokenizer_hash", "--out keep --val_size 5 a.txt b.txt");
-    EXPECT_RUN(1, "inputs was", "--out keep --tokenizer bytes --val_size 5 b.txt a.txt");
+    EXPECT_RUN(1, "another --tokenizer", "--out keep --val_size 5 a.txt b.txt");
+    EXPECT_RUN(1, "other input", "--out keep --tokenizer bytes --val_size 5 b.txt a.txt");
     write_text("b.txt", "Five"); // as long as it was
-    EXPECT_RUN(1, "inputs was", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT_RUN(1, "other input", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     expect_documents("keep", 5, "#One two.\n\nThree\n#Four");
     EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 5 --shard_size 2 --force a.txt b.txt");
     expect_documents("keep", 5, "#One two.\n\nThree\n#Five");
