@@ -526,11 +526,11 @@ static bool find_option_path(glob_t* found, const char* option, const char* give
 }
 
 bool find_option_paths(glob_t* found, const char* option, const char* patterns, const char* advice, Error* err) {
-    static const char separators[] = ", \t\n";
     memset(found, 0, sizeof *found);
     bool ok = true;
-    for (const char *end, *p = patterns + strspn(patterns, separators); ok && *p; p = end + strspn(end, separators)) {
-        for (end = p; *end && !strchr(separators, *end); end++) {
+    const char *end, *p = patterns + strspn(patterns, PATTERN_SEPARATORS);
+    for (; ok && *p; p = end + strspn(end, PATTERN_SEPARATORS)) {
+        for (end = p; *end && !strchr(PATTERN_SEPARATORS, *end); end++) {
             if (*end == '\\' && end[1]) { end++; } // glob() takes the backslash away
         }
         char* pattern = format("%.*s", (int)(end - p), p);

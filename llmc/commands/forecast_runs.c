@@ -1,6 +1,7 @@
 #include "../base/json.h"
 #include "../log/metrics.h"
 #include "forecast.h"
+#include <float.h>
 #include <limits.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -91,13 +92,14 @@ static bool runs_add_table(Runs* runs, const char* path, Error* err) {
     if (!text) { return false; }
     for (char *rest = text, *line; is_good && (line = strsep(&rest, "\n")) != NULL;) {
         GPT2Config m;
-        char model[128];
+        char model[128], last[32] = "-"; // no floor
         double tokens, loss, floor = NAN;
         char* where = format("%s, line %d", path, ++row);
-        int end = 0; // of the last number that was read
-        const int fields = sscanf(line, "%127s %lf %lf%n %lf%n", model, &tokens, &loss, &end, &floor, &end);
+        int end = 0; // of the loss
+        const int fields = sscanf(line, "%127s %lf %lf%n %31s", model, &tokens, &loss, &end, last);
         const bool is_head = row == 1 && fields == 1, is_blank = fields == EOF;
-        const bool is_whole = fields >= 3 && (!line[end] || strchr(" \t\r", line[end])); // not "3,2"
+        const bool is_whole = fields >= 3 && (!line[end] || strchr(" \t\r", line[end])) && // not "3,2"
+                              (!strcmp(last, "-") || number_parse(last, -DBL_MAX, DBL_MAX, &floor));
         is_good = is_head || is_blank ||
                   ((is_whole || fail(err, "%s: not a model, tokens, loss and the like", where)) &&
                    model_parse(model, false, &m, err) && runs_append(runs, where, &m, tokens, loss, err) &&

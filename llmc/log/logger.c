@@ -86,6 +86,8 @@ bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
     // an earlier run's logs are lost only when all files are open
     if (ok && !is_resumed && (ftruncate(fileno(l->metrics), 0) != 0 || ftruncate(fileno(l->text), 0) != 0)) {
         ok = fail_system(err, options->folder, "empty the logs in it");
+        Error second;
+        events_close(&l->events, &second);
     }
     if (ok) { return true; }
     if (l->metrics) { fclose(l->metrics); }

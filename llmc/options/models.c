@@ -172,8 +172,8 @@ static bool model_parse_shape(const char* text, GPT2Config* m, Error* err) {
         char* end = NULL;
         long number = letter && at[1] == '=' ? strtol(at + 2, &end, 10) : 0;
         if (!end || end == at + 2 || (*end && *end != ',') || number < 1 || number > 1000000) {
-            return fail(err, "--model '%s': not understood from '%s' on; give gpt2, gpt2-medium, gpt2-large, "
-                             "gpt2-xl, d12 to d48, gpt3:125m to gpt3:13b, or L=6,H=6,C=384,T=256[,V=50257]", text, at);
+            return fail(err, "--model '%s': not understood from '%s' on; give d12|d24|d36|d48, gpt2|gpt2-medium|"
+                             "gpt2-large|gpt2-xl, gpt3:125m..13b, or L=6,H=6,C=384,T=256[,V=50257]", text, at);
         }
         value[letter - letters] = (int)number;
         at = *end ? end + 1 : end;

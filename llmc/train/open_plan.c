@@ -18,8 +18,8 @@ Tokenizer* open_tokenizer(const TokenizerPlan* plan, const GPT2Config* m) {
     Tokenizer* t = alloc_or_die(1, sizeof *t, "the tokenizer");
     *t = tokenizer_open(plan->path);
     if (t->vocab_size > m->vocab_size) {
-        fatal("the tokenizer %s has %d tokens, the model's vocabulary only %d: give --tokenizer, the one that its data "
-              "was prepared with", plan->option, t->vocab_size, m->vocab_size);
+        fatal("the tokenizer %s has %d tokens, the model's vocabulary only %d: give --tokenizer, the one that the "
+              "model's data was prepared with", plan->option, t->vocab_size, m->vocab_size);
     }
     return t;
 }

@@ -26,8 +26,12 @@ static void check_data(TrainRun* run, Comm* comm) {
 static void check_vocabulary(const TrainRun* run) {
     const int used = run->tokenizer ? run->tokenizer->vocab_size : 0, all = run->plan->shape.vocab_size;
     if (!used || all < 2 * used || run->plan->weights) { return; }
-    notice("warning: the tokenizer has %d tokens, the model's vocabulary %d: V=%d in --model saves memory and time",
-           used, all, used);
+    GPT2Config fitting = run->plan->shape;
+    fitting.vocab_size = used;
+    char* shape = shape_text(&fitting);
+    notice("warning: the tokenizer has %d tokens, the model's vocabulary %d: --model %s saves memory and time", used,
+           all, shape);
+    free(shape);
 }
 
 static void open_data(TrainRun* run, Comm* comm) {

@@ -2,8 +2,8 @@
 #include "consistency.h"
 #include "resume.h"
 #include "weights.h"
-#include "../data/dataset.h"
 #include "../base/threads.h"
+#include "../data/dataset.h"
 
 // Locks --out: one run at a time writes into a folder. The lock ends with the process, however that ends. Rank 0 alone
 // writes. Returns the file descriptor of the lock; -1: there is none.
@@ -32,7 +32,7 @@ static void require_model(const Config* c) {
 
 static bool has_checkpoints(const char* out) {
     size_t count = 0;
-    if (*out) { free(checkpoint_list(out, &count)); }
+    if (is_directory(out)) { free(checkpoint_list(out, &count)); }
     return count > 0;
 }
 
@@ -53,40 +53,45 @@ static void require_data(const Config* c) {
           "small model on it");
 }
 
-// Returns the validation shards beside training shards: patterns with _val_ in place of each _train_ in a file's name.
-// NULL if no name has it. The caller frees the text.
+// Returns the validation shards beside training shards: for each pattern with _train_ in a file's name, which ./prepare
+// gives them, PREFIX_val_* with the same ending. Empty if there is none. The caller frees the text.
 static char* shards_beside(const char* train) {
-    static const char TRAIN_PART[] = "_train_", VAL_PART[] = "_val_";
     char* val = format("%s", "");
-    bool any = false;
-    for (const char *at = train, *found; *at; at = found + strlen(TRAIN_PART)) {
-        found = strstr(at, TRAIN_PART);
-        const size_t to_slash = found ? strcspn(found, "/, \t\n") : 0;
-        const bool is_folder = found && found[to_slash] == '/';
-        append_format(&val, "%.*s%s", found ? (int)(found - at) : (int)strlen(at), at,
-                      !found ? "" : is_folder ? TRAIN_PART : VAL_PART);
-        any = any || (found && !is_folder);
-        if (!found) { break; }
+    for (const char *end, *at = train; *at; at = end + strspn(end, PATTERN_SEPARATORS)) {
+        const char *name = at, *part = NULL, *dot = NULL;
+        for (end = at; *end && !strchr(PATTERN_SEPARATORS, *end); end++) {
+            if (*end == '\\' && end[1]) { end++; } // as in find_option_paths()
+            else if (*end == '/') { name = end + 1, part = dot = NULL; }
+            else if (*end == '.') { dot = end; }
+            else if (!strncmp(end, "_train_", strlen("_train_")) && end > name) { part = end; }
+        }
+        if (!part) { continue; }
+        if (!dot || dot < part) { dot = end; }
+        append_format(&val, "%s%.*s_val_*%.*s", *val ? " " : "", (int)(part - at), at, (int)(end - dot), dot);
     }
-    if (any) { return val; }
-    free(val);
-    return NULL;
+    return val;
 }
 
 // Without --val_data, a run with --train_data validates on the shards beside these: on others its loss would mean
-// nothing. Ends the program if there are none, unless a checkpoint may name some.
+// nothing.
 static void take_val_data(Config* c) {
     Error err;
     if (config_source(c, "train_data") == FROM_DEFAULT || config_source(c, "val_data") != FROM_DEFAULT) { return; }
     char* val = shards_beside(c->train_data);
-    if (!config_set(c, config_find("val_data"), val ? val : "", FROM_DEFAULT, &err)) { fatal("%s", err.text); }
-    if (!*c->resume && c->val_every > 0) {
-        if (!val) { notice("no validation: the names of --train_data have no _train_; --val_data gives the shards"); }
-        else if (!dataset_exists("--val_data", val, &err)) {
-            fatal("%s; give --val_data 'FILES', or --val_data '' to do without validation", err.text);
-        }
-    }
+    const bool is_used = c->val_every > 0 || dataset_exists("--val_data", val, &err);
+    if (!config_set(c, config_find("val_data"), is_used ? val : "", FROM_DEFAULT, &err)) { fatal("%s", err.text); }
     free(val);
+}
+
+// Ends the program if there are no such shards.
+static void require_val_data(const Config* c) {
+    Error err;
+    const bool is_given = config_source(c, "val_data") != FROM_DEFAULT;
+    if (is_given || config_source(c, "train_data") == FROM_DEFAULT || c->val_every == 0) { return; }
+    if (!*c->val_data) { notice("no validation: there is no _train_ in --train_data; --val_data gives the shards"); }
+    else if (!dataset_exists("--val_data", c->val_data, &err)) {
+        fatal("%s; give --val_data 'FILES', or --val_data '' to do without validation", err.text);
+    }
 }
 
 // Parses the options before a file is created. Those of a checkpoint come later, and may change what they mean.
@@ -106,10 +111,12 @@ Start start_run(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     require_model(c);
     require_data(c);
     take_val_data(c);
+    if (!*c->resume) { require_val_data(c); } // before anything is created
     Plan given = parse_given(c, dtype);
     s.lock = lock_out(c->out, comm->rank);
     s.checkpoint = resume_open(c, &given.data.skip, comm, &s.state);
     skip_windows_free(&given.data.skip);
+    if (*c->resume) { require_val_data(c); } // a checkpoint may have named them
     take_folder_tokenizer(c, s.checkpoint ? NULL : init_folder(c));
     check_same_run(comm, c, dtype, s.state);
     if (!config_check_needs(c, TRAIN, &err) ||

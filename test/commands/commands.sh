@@ -128,6 +128,7 @@ a_file_of_weights_is_described() {
     expect 2 '--train_data has no effect on info' "$train" info "$dir/run" --train_data x
     expect 1 "give one of its checkpoints, such as $dir/run/step_00000001" "$train" --resume "$dir/run" --out "$dir/new"
     expect 1 'continue with --resume auto' "$train" --out "$dir/run" # before it looks for data
+    expect 1 '--resume ' "$train" --resume "$dir/model.bin" --out "$dir/new"
     ln -s nowhere "$dir/link"
     expect 2 'link is there already: nothing was written' "$train" export llmc --init "$dir/run/step_00000001" \
         --out "$dir/link" --force

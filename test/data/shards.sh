@@ -42,10 +42,19 @@ validation_shards_stand_beside_those_for_training() {
     must $beside --val_data "$root/corpus_val_*.bin" --out ""
     grep '^val loss' "$dir/out" | cmp -s - "$dir/beside" || note "another loss: $(cat "$dir/beside" "$dir/out")"
     must "$train" --out "$dir/run" --resume auto --max_steps 2 --train_data "$root/corpus_train_*.bin"
-    grep -q "my_train_set/corpus_val_" "$dir/run/options.json" "$dir/run/step_00000002/state.json" ||
+    grep -q '"val_data": "[^"]*/my_train_set/corpus_val_\*.bin"' "$dir/run/step_00000002/state.json" ||
         note "a resumed run has other data to validate on"
-    expect 0 'no validation: the names of --train_data have no _train_' $beside \
-        --train_data "$dir/my_train_set/*0001.bin" --out ""
+    for given in "$dir/my_train_set/corpus_train_000001.bin" \
+        "$dir/my_train_set/*0001.bin,$dir/my_train_set/corpus_train_000001.bin"; do
+        must $beside --train_data "$given" --out ""
+        grep '^val loss' "$dir/out" | cmp -s - "$dir/beside" || note "another loss with $given: $(cat "$dir/out")"
+    done
+    for resume in '' "--resume auto"; do
+        expect 0 'no validation: there is no _train_ in --train_data' $beside $resume \
+            --train_data "$dir/my_train_set/*0001.bin" --out "$dir/unnamed$resume"
+    done
+    rm "$dir/my_train_set/corpus_val_000000.bin"
+    expect 1 "or --val_data '' to do without validation" $beside --resume auto --out "$dir/none"
     expect 1 "did you mean '$root/corpus_train_*.bin'?" $beside --train_data "$root/corpus" --out ""
 }
 

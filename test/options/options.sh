@@ -50,10 +50,11 @@ wrong_options_are_named_with_the_right_one() {
     expect 2 'no option --max_toks; --help lists' "$train" eval --max_toks 5 # only generate and train have one like it
     expect 2 "--max_time takes a number, not '5m': hours" "$train" --max_time 5m
     expect 0 "usage: $train generate [--option" "$train" --help generate
-    expect 0 "the tokenizer has 257 tokens, the model's vocabulary 600: V=257" "$train" $small $data \
+    expect 0 "has 257 tokens, the model's vocabulary 600: --model L=1,H=1,C=8,T=48,V=257 saves" "$train" $small $data \
         --model L=1,H=1,C=8,T=48,V=600 --max_steps 1 --out ""
-    expect 0 '3 threads on 1 processor only wait for one another' taskset -c 0 "$train" $small $data --threads 3 \
-        --max_steps 1 --out ""
+    one=$(taskset -cp $$ 2>/dev/null | sed 's/.*: \([0-9]*\).*/\1/') # a processor that there is
+    [ -z "$one" ] || expect 0 '3 threads on 1 processor only wait for one another' taskset -c "$one" "$train" $small \
+        $data --threads 3 --max_steps 1 --out ""
     expect 2 '--max_steps 2000000001 is too many' "$train" $small $data --max_steps 2000000001 \
         --max_time 0.0001 --out ""
     expect 2 'steps are too many: give a larger --total_batch_size' "$train" $small $data --total_batch_size 128 \
