@@ -350,7 +350,9 @@ static TestSet* add_set(TestSet* sets, int* count, const char* path, const TestT
     Error err;
     sets = realloc_or_die(sets, ((size_t)*count + 1) * sizeof *sets, "test sets");
     TestSet* s = &sets[(*count)++];
-    if (!test_set_open(s, path, task, options, &err)) { fatal("--eval_data: %s", err.text); }
+    if (!test_set_open(s, path, task, options, &err)) {
+        fatal("--eval_data: %s%s", err.text, task ? "; a folder is read as that of CORE, eval_bundle" : "");
+    }
     notice("%s: %zu item%s of %s, by %s", path, s->num_items, plural(s->num_items),
            task ? task->name : s->form->name, s->convention);
     if (s->num_cut) {

@@ -35,7 +35,8 @@ static bool close_log(FILE** log, const char* path, Error* err) {
     FILE* f = *log;
     *log = NULL;
     if (!f) { return true; }
-    const bool is_there = fstat(fileno(f), &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino;
+    const bool is_there = fstat(fileno(f), &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino &&
+                          ours.st_dev == there.st_dev;
     if (!close_synced(f, path, err)) { return false; }
     return is_there || fail(err, "%s: it was removed or replaced during the run, which wrote to the removed one", path);
 }

@@ -59,6 +59,7 @@ texts_examples_and_core_are_scored() {
     must $eval --text test/golden/eval/mmlu.jsonl --field question
     expect 2 '--stride 49 is more than --seq_len 48' $eval --text test/golden/eval/text.txt --seq_len 48 --stride 49
     expect 1 'eval_data/language_understanding/hellaswag.jsonl: cannot open' $eval --eval_data "$dir"
+    grep -q 'a folder is read as that of CORE' "$dir/err" || note "no reason: $(cat "$dir/err")"
     expect 2 'two folders of CORE' $eval --eval_data "$dir/core,$dir/core"
     must "$train" $small $data --max_steps 2 --val_data "" --val_every 2 --out "$dir/run" \
         --eval_data "$dir/core,test/golden/eval/piqa.jsonl" --eval_rules limit:12
