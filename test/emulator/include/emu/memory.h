@@ -1,6 +1,6 @@
 // Device memory: one reserved range of addresses, in which allocations have their exact size, 256 bytes of red zone
 // behind them, and 0xff (NaN as float, bf16 and half) in their first 8 MiB. It is closed to the host except while
-// device work runs. In an audit (audit.h) it is address space alone, and open.
+// device work runs, if the system has large pages. In an audit (audit.h) it is address space alone, and open.
 //
 //   EMU_REUSE=1        freed addresses are used again, those that were freed last first
 //   EMU_CHARGES=1      CUDA and NCCL take memory for themselves, as they do on a GPU
@@ -127,8 +127,22 @@ inline void protect_all(int protection) {
     }
 }
 
+// Returns true if the system makes large pages for madvise(MADV_HUGEPAGE).
+inline bool has_large_pages() {
+    static const bool value = [] {
+        char text[64] = "";
+        FILE* f = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+        const bool is_read = f && fgets(text, sizeof text, f);
+        if (f) { fclose(f); }
+        return is_read && !strstr(text, "[never]");
+    }();
+    return value;
+}
+
+// Without large pages only a few megabytes are closed: more would take longer than the kernels.
 inline void protect(int protection) {
-    if (mem.top && !audits) { protect_all(protection); }
+    constexpr size_t FEW = 4 << 20; // chosen
+    if (mem.top && !audits && (has_large_pages() || mem.top < FEW)) { protect_all(protection); }
 }
 
 // Device memory can be read and written while one of these lives.
