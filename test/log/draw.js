@@ -1,5 +1,6 @@
-// Runs the script of a report.html in a document that only notes what is drawn, presses each of its buttons, and moves
-// the pointer. Fails if an attribute is not a number where one is meant, and prints what stands in the charts.
+// Runs the script of a report.html in a document that only notes what is drawn, and presses each of its buttons. Prints
+// what stands in the charts at first and after each press, behind `== BUTTON`, and what the pointer shows. Fails if an
+// attribute is not a number where one is meant.
 // usage: node draw.js report.html
 'use strict';
 const page = require('fs').readFileSync(process.argv[2], 'utf8');
@@ -29,12 +30,22 @@ const document = {
 new Function('document', 'addEventListener', 'getComputedStyle', 'innerWidth', script)(
     document, () => {}, () => ({ color: 'red' }), 1280);
 
-const drawn = nodes.charts.all().filter(node => node.name === 'path' || node.textContent)
-    .map(node => [node.name, node.attributes.class || '', node.attributes.d || '', node.textContent].join('|'));
+// Prints what is drawn and, of each plot, what is shown at 500 of 1120 pixels.
+function print() {
+    console.log(nodes.charts.all().filter(node => node.name === 'path' || node.textContent)
+        .map(node => [node.name, node.attributes.class || '', node.attributes.d || '', node.textContent].join('|'))
+        .join('\n'));
+    for (const plot of nodes.charts.all().filter(node => node.listeners.pointermove)) {
+        plot.listeners.pointermove({ clientX: 500, clientY: 100 });
+        console.log('tip|' + nodes.tip.children.map(child => child.textContent || child).join('|'));
+    }
+}
+
+print();
 for (let i = 0; i < nodes.switches.children.length; i++) { // the buttons are made anew by each press
     const button = nodes.switches.children[i];
-    if (button.listeners) { button.listeners.click(); }
-    nodes.charts.all().filter(node => node.listeners.pointermove)
-        .forEach(plot => plot.listeners.pointermove({ clientX: 500, clientY: 100 }));
+    if (!button.listeners) { continue; }
+    console.log('== ' + button.textContent);
+    button.listeners.click();
+    print();
 }
-console.log(drawn.join('\n'));

@@ -48,6 +48,9 @@ reports_are_written() {
 
 # A run of 100 steps on FineWeb, whose loss falls from 6 in its first steps, with a spike at step 50. test/log/draw.js
 # prints what is drawn, each a name, class, path and text.
+# Draws a report; "$dir/first" is what stands there before a button is pressed.
+drawn() { must node test/log/draw.js "$1/report.html"; sed '/^==/,$d' "$dir/out" >"$dir/first"; }
+
 charts_are_drawn() {
     command -v node >/dev/null || { skip='node is not installed'; return; }
     for floor in 3.1 -20; do
@@ -62,27 +65,40 @@ charts_are_drawn() {
             }
             print "{\"kind\":\"val\",\"step\":100,\"loss\":3.4}" }' >"$dir/run/metrics.jsonl"
         must "$train" report "$dir/run"
-        must node test/log/draw.js "$dir/run/report.html"
+        drawn "$dir/run"
         expected=$([ $floor = 3.1 ] && echo 1 || echo 0)
-        [ "$(grep -c '^text|.*|floor ' "$dir/out")" = $expected ] || note "floor $floor: $(grep '|floor' "$dir/out")"
-        grep -q "|OpenAI's GPT-2 124M 3.425\$" "$dir/out" || note "no published loss"
-        grep -q '|↑ up to 6.[0-9]* at the start$' "$dir/out" || note "nothing about the fall at the start"
+        [ "$(grep -c '^text|.*|floor ' "$dir/first")" = $expected ] ||
+            note "floor $floor: $(grep '|floor' "$dir/first")"
+        grep -q "|OpenAI's GPT-2 124M 3.425\$" "$dir/first" || note "no published loss"
+        grep -q '|↑ up to 6.[0-9]* at the start$' "$dir/first" || note "nothing about the fall at the start"
     done
     # the published curve, after 250 steps of 2^19 tokens, is at step 1.25 of 100, of a frame of 1058 pixels
-    grep -q '^path|line published|M0.0 [-0-9.]* 13.2 ' "$dir/out" || note "$(grep published "$dir/out")"
-    for tick in 2 5 100 200; do grep -q "^text|.*|$tick\$" "$dir/out" || note "no tick $tick on the norm's axis"; done
-    [ "$(grep -c '^path|line c1 dots|M1058.0 [0-9.]*h0|' "$dir/out")" = 1 ] || note "not one dot for the validation"
+    grep -q '^path|line published|M0.0 [-0-9.]* 13.2 ' "$dir/first" || note "$(grep published "$dir/first")"
+    for tick in 2 5 100 200; do grep -q "^text|.*|$tick\$" "$dir/first" || note "no tick $tick on the norm's axis"; done
+    [ "$(grep -c '^path|line c1 dots|M1058.0 [0-9.]*h0|' "$dir/first")" = 1 ] || note "not one dot for the validation"
+    # the pointer is at 500 of 1120 pixels: step 44.6 of 100, each of 104,857,600 tokens and 2 s
+    pressed() { sed -n "/^== $1/,/^== /p" "$dir/out"; } # BUTTON: what it changes
+    grep -qxF 'tip|44.643 steps|training 3.355|validation 3.4|llm.c 124M 3.392' "$dir/first" ||
+        note "steps: $(grep tip "$dir/first")"
+    pressed tokens | grep -qF 'tip|4.681B tokens|' || note "tokens: $(pressed tokens | grep tip)"
+    pressed time | grep -qF 'tip|1.4881 minutes|' || note "time: $(pressed time | grep tip)"
+    pressed time | grep -qxF 'text|||2.5' || note "no tick at 2.5 minutes: $(pressed time | grep '^text')"
+    for last in 3.301 3.4; do grep -qxF "b|||$last" "$dir/first" || note "the legend lacks the last loss, $last"; done
+    # without smoothing on a logarithmic axis from 3.3 to 6.342: 348 * (1 - ln(3.9 / 3.3) / ln(6.342 / 3.3)) at step 50
+    sed -n '/^== smoothing/,$p' "$dir/out" |
+        grep -q '^path|line thin c0|M10.6 0.00 .* 529.0 259.01 .* 1058.0 348.00|' ||
+        note "unsmoothed: $(grep 'line thin' "$dir/out" | cut -c 1-80)"
     mkdir "$dir/empty" "$dir/strange"
     : >"$dir/empty/metrics.jsonl"
     printf '{"kind":"train","step":%s,"tokens":%s,"loss":%s,"norm":%s}\n' 1 10 1e300 1e-300 2 5 -1e300 1e300 -3 0 0 0 \
         >"$dir/strange/metrics.jsonl"
     must "$train" report "$dir/empty"
-    must node test/log/draw.js "$dir/empty/report.html"
-    [ "$(grep -c '|no data yet$' "$dir/out")" = 4 ] || note "an empty run has a line"
+    drawn "$dir/empty"
+    [ "$(grep -c '|no data yet$' "$dir/first")" = 4 ] || note "an empty run has a line"
     run="$dir/run"
     must "$train" report "$run" "$dir/empty" "$dir/strange" "$run" "$run" "$run" "$run" "$run" "$run" --out "$dir/all"
-    must node test/log/draw.js "$dir/all/report.html"
-    grep -q '^path|line c0 dashed|M' "$dir/out" || note "the ninth run is not dashed"
+    drawn "$dir/all"
+    grep -q '^path|line c0 dashed|M' "$dir/first" || note "the ninth run is not dashed"
 }
 
 run_tests
