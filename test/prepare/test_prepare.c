@@ -443,8 +443,8 @@ TEST(documents_are_shuffled) {
     EXPECT_RUN(0, "", four);
     int* again = numbers_of("shuffled", &count);
     EXPECT(memcmp(numbers, again, COUNT * sizeof *numbers) == 0);
-    EXPECT_RUN(1, "made with --shuffle true:", "--out shuffled --tokenizer bytes --val_size 10 --shard_size 50000 --seed 5 "
-               "numbers.jsonl");
+    EXPECT_RUN(1, "made with --shuffle true:",
+               "--out shuffled --tokenizer bytes --val_size 10 --shard_size 50000 --seed 5 numbers.jsonl");
     EXPECT_RUN(1, "--seed 5, now 6",
                "--out shuffled --tokenizer bytes --val_size 10 --shard_size 50000 --shuffle --seed 6 numbers.jsonl");
     static const char* const files[] = {"whole_val_000000.bin",   "part_val_000000.bin",   "whole_train_000001.bin",
