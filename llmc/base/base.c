@@ -525,15 +525,21 @@ static bool find_option_path(glob_t* found, const char* option, const char* give
                 has_spaces ? " (a space separates names: write \\ before it)" : "");
 }
 
+char* next_pattern(const char** at) {
+    static const char separators[] = ", \t\n";
+    const char *begin = *at + strspn(*at, separators), *end = begin;
+    for (; *end && !strchr(separators, *end); end++) {
+        if (*end == '\\' && end[1]) { end++; } // glob() takes the backslash away
+    }
+    *at = end;
+    return end > begin ? format("%.*s", (int)(end - begin), begin) : NULL;
+}
+
 bool find_option_paths(glob_t* found, const char* option, const char* patterns, const char* advice, Error* err) {
     memset(found, 0, sizeof *found);
     bool ok = true;
-    const char *end, *p = patterns + strspn(patterns, PATTERN_SEPARATORS);
-    for (; ok && *p; p = end + strspn(end, PATTERN_SEPARATORS)) {
-        for (end = p; *end && !strchr(PATTERN_SEPARATORS, *end); end++) {
-            if (*end == '\\' && end[1]) { end++; } // glob() takes the backslash away
-        }
-        char* pattern = format("%.*s", (int)(end - p), p);
+    const char* at = patterns;
+    for (char* pattern; ok && (pattern = next_pattern(&at)) != NULL;) {
         ok = find_option_path(found, option, pattern, strpbrk(patterns, " \t") != NULL, advice, err);
         free(pattern);
     }

@@ -248,8 +248,10 @@ char* path_as_pattern(const char* path);
 // Finds the paths that match the value of an option: patterns, which commas or spaces separate (a backslash before one
 // makes it part of a name), in their order, or names of files. Fails if there is none, or no path for one; `advice`
 // says what to do then. The caller calls globfree(), also after a failure.
-#define PATTERN_SEPARATORS ", \t\n"
 bool find_option_paths(glob_t* found, const char* option, const char* patterns, const char* advice, Error* err);
+
+// Returns the next of these patterns and advances *at behind it; NULL if there is none. The caller frees it.
+char* next_pattern(const char** at);
 
 // Creates a file for writing, in place of what a killed program may have left there: neither is the target of a
 // symbolic link overwritten, nor a named pipe waited at. NULL on failure.

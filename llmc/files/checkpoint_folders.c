@@ -57,6 +57,19 @@ long long* checkpoint_list(const char* out, size_t* count) {
     return steps;
 }
 
+bool check_no_run(const char* folder, Error* err) {
+    size_t count;
+    long long* steps = checkpoint_list(folder, &count);
+    if (count) {
+        char *run = trimmed_path(folder), *newest = checkpoint_path(run, steps[0]);
+        fail(err, "%s: the folder of a run: give one of its checkpoints, such as %s", folder, newest);
+        free(run);
+        free(newest);
+    }
+    free(steps);
+    return count == 0;
+}
+
 void checkpoint_remove_unfinished(const char* path) { nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS); }
 
 void checkpoint_clean(const char* out) {

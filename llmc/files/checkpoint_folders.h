@@ -19,6 +19,9 @@ long long checkpoint_step(const char* name);
 // delete newer checkpoints.
 long long* checkpoint_list(const char* out, size_t* count);
 
+// Fails, naming its newest checkpoint, if `folder` is that of a run.
+bool check_no_run(const char* folder, Error* err);
+
 // Returns the path of the checkpoint of a step; the caller frees it.
 char* checkpoint_path(const char* out, long long step);
 

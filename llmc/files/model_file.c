@@ -4,14 +4,7 @@
 // Reads the shape from a folder; the error about a run's folder names its newest checkpoint.
 static bool load_config(const char* folder, bool pad_vocab, GPT2Config* shape, Error* err) {
     if (hf_load_config(folder, pad_vocab, shape, err)) { return true; }
-    size_t count;
-    long long* steps = checkpoint_list(folder, &count);
-    if (count) {
-        char* newest = checkpoint_path(folder, steps[0]);
-        fail(err, "%s: the folder of a run: give one of its checkpoints, such as %s", folder, newest);
-        free(newest);
-    }
-    free(steps);
+    check_no_run(folder, err);
     return false;
 }
 

@@ -52,6 +52,10 @@ static FILE* open_log(const char* path, bool is_resumed, Error* err) {
     return f;
 }
 
+static bool empty_log(FILE* f, const char* path, Error* err) {
+    return ftruncate(fileno(f), 0) == 0 || fail_system(err, path, "empty");
+}
+
 // Fails if something else than a file of this type is in the place of a log: the target of a symbolic link would be
 // overwritten, and a named pipe would keep the run waiting.
 static bool check_place(const char* path, mode_t type, Error* err) {
@@ -83,14 +87,13 @@ bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
     const bool is_resumed = options->resume_step >= 0;
     l->metrics = check_places(l, err) ? open_log(l->metrics_path, is_resumed, err) : NULL;
     l->text = l->metrics ? open_log(l->text_path, is_resumed, err) : NULL;
-    bool ok = l->text && open_events(l, options->resume_step, err);
+    const bool are_open = l->text && open_events(l, options->resume_step, err);
     // an earlier run's logs are lost only when all files are open
-    if (ok && !is_resumed && (ftruncate(fileno(l->metrics), 0) != 0 || ftruncate(fileno(l->text), 0) != 0)) {
-        ok = fail_system(err, options->folder, "empty the logs in it");
-        Error second;
-        events_close(&l->events, &second);
-    }
+    const bool ok = are_open && (is_resumed || (empty_log(l->metrics, l->metrics_path, err) &&
+                                                empty_log(l->text, l->text_path, err)));
     if (ok) { return true; }
+    Error second;
+    events_close(&l->events, &second);
     if (l->metrics) { fclose(l->metrics); }
     if (l->text) { fclose(l->text); }
     free(l->metrics_path);

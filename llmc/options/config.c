@@ -246,8 +246,7 @@ void config_parse(Config* c, int command, const char* command_name, int argc, ch
         if (!o) {
             c->args[c->num_args++] = (char*)value;
         } else if (!config_set(c, o, value, FROM_COMMAND_LINE, &err)) {
-            const bool is_number = o->type == TYPE_INT || o->type == TYPE_REAL;
-            usage_error("--%s %s%s%s", o->name, err.text, is_number ? ": " : "", is_number ? o->help : "");
+            usage_error("--%s %s", o->name, err.text);
         } else if (!strcmp(o->name, "config") && *value) {
             config_read_file(c, command, value); // changes nothing that the command line sets, before it or behind it
         }

@@ -62,18 +62,13 @@ static void go_back(const Config* c, const SkipWindows* skip) {
 // Verifies a checkpoint that is given by its path, and returns its state.
 static json_t* open_given(const Config* c, const SkipWindows* skip, const char* path) {
     Error err;
-    size_t count = 0;
     if (!is_directory(path)) {
         fatal("--resume %s: %s: give the folder of a checkpoint, or auto", path,
               path_exists(path) ? "a file" : "no such folder");
     }
-    long long* steps = checkpoint_list(path, &count);
-    if (count) {
-        char* run = trimmed_path(path);
-        fatal("--resume %s: the folder of a run: give one of its checkpoints, such as %s, or continue that run by "
-              "--resume auto --out %s", path, checkpoint_path(run, steps[0]), shell_word(run));
+    if (!check_no_run(path, &err)) {
+        fatal("--resume %s, or continue that run by --resume auto --out %s", err.text, shell_word(trimmed_path(path)));
     }
-    free(steps);
     if (!path_is_entry_of(path, c->out)) { checkpoint_hold(path); } // of another run, which may go on
     json_t* state = checkpoint_verify(path, &err);
     if (!state) { fatal("--resume %s", err.text); }

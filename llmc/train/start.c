@@ -30,53 +30,46 @@ static void require_model(const Config* c) {
     usage_error("%s", err.text);
 }
 
-static bool has_checkpoints(const char* out) {
-    size_t count = 0;
-    if (is_directory(out)) { free(checkpoint_list(out, &count)); }
-    return count > 0;
-}
-
 // Ends the program if there is no training data, before anything is created. Does not check a resumed run, whose
 // checkpoint may name the data, nor one that resume_open() is to refuse.
 static void require_data(const Config* c) {
     Error err;
-    const bool is_default = config_source(c, "train_data") == FROM_DEFAULT;
     if (*c->resume || dataset_exists("--train_data", c->train_data, &err)) { return; }
-    if (is_default && has_checkpoints(c->out)) { return; }
-    char* shards = format("%s_train_*.bin", c->train_data);
+    if (config_source(c, "train_data") == FROM_DEFAULT) {
+        if (is_directory(c->out) && !check_no_run(c->out, &err)) { return; }
+        fatal("there is no training data in data/ yet: `./prepare --stories 3000000 --out data/stories` writes a "
+              "small corpus there; or give --train_data 'FILES'. `sh scripts/quickstart.sh` makes the corpus and "
+              "trains a small model on it");
+    }
     Error ignored;
+    char* shards = format("%s_train_*.bin", c->train_data);
     if (dataset_exists("--train_data", shards, &ignored)) { fatal("%s; did you mean '%s'?", err.text, shards); }
-    free(shards);
-    if (!is_default) { fatal("%s", err.text); }
-    fatal("there is no training data in data/ yet: `./prepare --stories 3000000 --out data/stories` writes a "
-          "small corpus there; or give --train_data 'FILES'. `sh scripts/quickstart.sh` makes the corpus and trains a "
-          "small model on it");
+    fatal("%s", err.text);
 }
 
 // Returns the validation shards beside training shards: for each pattern with _train_ in a file's name, which ./prepare
 // gives them, PREFIX_val_* with the same ending. Empty if there is none. The caller frees the text.
 static char* shards_beside(const char* train) {
     char* val = format("%s", "");
-    for (const char *end, *at = train; *at; at = end + strspn(end, PATTERN_SEPARATORS)) {
-        const char *name = at, *part = NULL, *dot = NULL;
-        for (end = at; *end && !strchr(PATTERN_SEPARATORS, *end); end++) {
-            if (*end == '\\' && end[1]) { end++; } // as in find_option_paths()
-            else if (*end == '/') { name = end + 1, part = dot = NULL; }
-            else if (*end == '.') { dot = end; }
-            else if (!strncmp(end, "_train_", strlen("_train_")) && end > name) { part = end; }
-        }
-        if (!part) { continue; }
-        if (!dot || dot < part) { dot = end; }
-        append_format(&val, "%s%.*s_val_*%.*s", *val ? " " : "", (int)(part - at), at, (int)(end - dot), dot);
+    for (char* pattern; (pattern = next_pattern(&train)) != NULL; free(pattern)) {
+        const char *name = path_name(pattern), *part = NULL;
+        for (const char* at = name; (at = strstr(at, "_train_")) != NULL; at++) { part = at; } // the last one
+        if (!part || part == name) { continue; }
+        const char* dot = strrchr(part, '.');
+        append_format(&val, "%s%.*s_val_*%s", *val ? " " : "", (int)(part - pattern), pattern, dot ? dot : "");
     }
     return val;
 }
 
-// Without --val_data, a run with --train_data validates on the shards beside these: on others its loss would mean
-// nothing.
+// Returns true if a run is given data to train on and none to validate on. It then validates on the shards beside
+// these: on others its loss would mean nothing.
+static bool takes_val_data(const Config* c) {
+    return config_source(c, "train_data") != FROM_DEFAULT && config_source(c, "val_data") == FROM_DEFAULT;
+}
+
 static void take_val_data(Config* c) {
     Error err;
-    if (config_source(c, "train_data") == FROM_DEFAULT || config_source(c, "val_data") != FROM_DEFAULT) { return; }
+    if (!takes_val_data(c)) { return; }
     char* val = shards_beside(c->train_data);
     const bool is_used = c->val_every > 0 || dataset_exists("--val_data", val, &err);
     if (!config_set(c, config_find("val_data"), is_used ? val : "", FROM_DEFAULT, &err)) { fatal("%s", err.text); }
@@ -86,8 +79,7 @@ static void take_val_data(Config* c) {
 // Ends the program if there are no such shards.
 static void require_val_data(const Config* c) {
     Error err;
-    const bool is_given = config_source(c, "val_data") != FROM_DEFAULT;
-    if (is_given || config_source(c, "train_data") == FROM_DEFAULT || c->val_every == 0) { return; }
+    if (!takes_val_data(c) || c->val_every == 0) { return; }
     if (!*c->val_data) { notice("no validation: there is no _train_ in --train_data; --val_data gives the shards"); }
     else if (!dataset_exists("--val_data", c->val_data, &err)) {
         fatal("%s; give --val_data 'FILES', or --val_data '' to do without validation", err.text);

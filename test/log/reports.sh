@@ -46,11 +46,11 @@ reports_are_written() {
     expect 1 'nothing' "$train" report "$dir/nothing"
 }
 
-# A run of 100 steps on FineWeb, whose loss falls from 6 in its first steps, with a spike at step 50. test/log/draw.js
-# prints what is drawn, each a name, class, path and text.
-# Draws a report; "$dir/first" is what stands there before a button is pressed.
-drawn() { must node test/log/draw.js "$1/report.html"; sed '/^==/,$d' "$dir/out" >"$dir/first"; }
+# Runs a report's script: test/log/draw.js prints what is drawn, each a name, class, path and text. "$dir/first" is what
+# stands there before a button is pressed.
+drawn() { must node test/log/draw.js "$1/report.html"; sed '/^==/,$d' "$dir/out" >"$dir/first"; } # FOLDER
 
+# A run of 100 steps on FineWeb, whose loss falls from 6 in its first steps, with a spike at step 50.
 charts_are_drawn() {
     command -v node >/dev/null || { skip='node is not installed'; return; }
     for floor in 3.1 -20; do

@@ -121,10 +121,8 @@ inline void check_range(const void* p, size_t n, const char* what) {
 // Sets the protection of what was ever handed out, up to the end of its last large page: a part would split the page,
 // and every launch would go over 512 small ones.
 inline void protect_all(int protection) {
-    const size_t bytes = round_up(mem.top, LARGE_PAGE);
-    if (mprotect(mem.base, bytes < mem.reserved ? bytes : mem.reserved, protection) != 0) {
-        die("mprotect of device memory failed");
-    }
+    const size_t bytes = round_up(mem.top, LARGE_PAGE); // all that is reserved is a multiple of it
+    if (mprotect(mem.base, bytes, protection) != 0) { die("mprotect of device memory failed"); }
 }
 
 // Returns true if the system makes large pages for madvise(MADV_HUGEPAGE).
