@@ -41,6 +41,10 @@ static void* op_tensor(OpCase* c, const char* name, Role role, Elem elem, size_t
 #define I(role, name, n) int* name = op_tensor(c, #name, ROLE_##role, ELEM_INT, n)
 #define D(role, name, n) double* name = op_tensor(c, #name, ROLE_##role, ELEM_DOUBLE, n)
 
+// The gradient of a weight, of an operation that has a GradMode.
+#define GRADIENT(name, n)                                                                                          \
+    float* name = op_tensor(c, #name, mode == GRADS_SET ? ROLE_WRITE : ROLE_ADD, ELEM_FLOAT, n)
+
 #define OP_CASE(op) static void op_case_##op(OpCase* c)
 #define SIZES                                                                                                      \
     const Backend* b = c->backend;                                                                                 \
@@ -138,17 +142,20 @@ OP_CASE(matmul_forward) {
     RUN(b->matmul_forward(out, inp, weight, bias, (int)N, C, OC))
 }
 
-OP_CASE(matmul_backward) {
+static void matmul_backward_in(OpCase* c, GradMode mode) {
     SIZES;
     FLOPS(4.0 * N * C * OC);
     S(WRITE, dinp, N * C);
-    F(ADD, dweight, (size_t)OC * C);
+    GRADIENT(dweight, (size_t)OC * C);
     F(ADD, dbias, OC);
     S(READ, dout, N * OC);
     S(READ, inp, N * C);
     S(READ, weight, (size_t)OC * C);
-    RUN(b->matmul_backward(dinp, dweight, dbias, dout, inp, weight, (int)N, C, OC))
+    RUN(b->matmul_backward(dinp, dweight, dbias, dout, inp, weight, mode, (int)N, C, OC))
 }
+
+OP_CASE(matmul_backward) { matmul_backward_in(c, GRADS_ADD); }
+OP_CASE(first_matmul_backward) { matmul_backward_in(c, GRADS_SET); }
 
 OP_CASE(matmul_gelu_forward) {
     SIZES;
@@ -173,18 +180,21 @@ OP_CASE(gelu_matmul_forward) {
     RUN(b->gelu_forward(inp, pre, N * C); b->matmul_forward(out, inp, weight, bias, (int)N, C, OC))
 }
 
-OP_CASE(matmul_gelu_backward) {
+static void matmul_gelu_backward_in(OpCase* c, GradMode mode) {
     SIZES;
     FLOPS(4.0 * N * C * OC);
     S(WRITE, dpre, N * C);
-    F(ADD, dweight, (size_t)OC * C);
+    GRADIENT(dweight, (size_t)OC * C);
     F(ADD, dbias, OC);
     S(READ, dout, N * OC);
     S(READ, inp, N * C);
     S(READ, pre, N * C);
     S(READ, weight, (size_t)OC * C);
-    RUN(b->matmul_gelu_backward(dpre, dweight, dbias, dout, inp, pre, weight, (int)N, C, OC))
+    RUN(b->matmul_gelu_backward(dpre, dweight, dbias, dout, inp, pre, weight, mode, (int)N, C, OC))
 }
+
+OP_CASE(matmul_gelu_backward) { matmul_gelu_backward_in(c, GRADS_ADD); }
+OP_CASE(first_matmul_gelu_backward) { matmul_gelu_backward_in(c, GRADS_SET); }
 
 OP_CASE(gelu_forward) {
     SIZES;
@@ -279,18 +289,22 @@ OP_CASE(classifier_loss) {
     RUN(b->classifier_loss(losses, logits, inp, weight, targets, chunk, (int)N, C, V, Vp))
 }
 
-OP_CASE(classifier_backward) {
+static void classifier_backward_in(OpCase* c, GradMode mode) {
     SIZES;
     FLOPS(6.0 * N * C * V);
     F(WRITE, losses, N);
     S(WRITE, dinp, N * C);
-    F(ADD, dweight, (size_t)Vp * C);
+    GRADIENT(dweight, (size_t)Vp * C);
     S(SCRATCH, logits, (size_t)chunk * Vp);
     S(READ, inp, N * C);
     S(READ, weight, (size_t)Vp * C);
     I(READ, targets, N);
-    RUN(b->classifier_backward(losses, dinp, dweight, logits, inp, weight, targets, c->dloss, chunk, (int)N, C, V, Vp))
+    RUN(b->classifier_backward(losses, dinp, dweight, logits, inp, weight, targets, c->dloss, mode, chunk, (int)N, C, V,
+                               Vp))
 }
+
+OP_CASE(classifier_backward) { classifier_backward_in(c, GRADS_ADD); }
+OP_CASE(first_classifier_backward) { classifier_backward_in(c, GRADS_SET); }
 
 OP_CASE(classifier_logits) {
     SIZES;
@@ -385,9 +399,11 @@ static const OpEntry OPS[] = {
     OP_ENTRY(residual_layernorm_forward, NULL),
     OP_ENTRY(matmul_forward, "matmul_backward"),
     OP_ENTRY(matmul_backward, NULL),
+    OP_ENTRY(first_matmul_backward, NULL),
     OP_ENTRY(matmul_gelu_forward, NULL),
     OP_ENTRY(gelu_matmul_forward, "matmul_gelu_backward"),
     OP_ENTRY(matmul_gelu_backward, NULL),
+    OP_ENTRY(first_matmul_gelu_backward, NULL),
     OP_ENTRY(gelu_forward, NULL),
     OP_ENTRY(attention_forward, "attention_backward"),
     OP_ENTRY(attention_backward, NULL),
@@ -399,6 +415,7 @@ static const OpEntry OPS[] = {
     OP_ENTRY(attention_cached, NULL),
     OP_ENTRY(classifier_loss, "classifier_backward"),
     OP_ENTRY(classifier_backward, NULL),
+    OP_ENTRY(first_classifier_backward, NULL),
     OP_ENTRY(classifier_logits, NULL),
     OP_ENTRY(loss_add, NULL),
     OP_ENTRY(norm_squared, NULL),

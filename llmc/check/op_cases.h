@@ -4,7 +4,7 @@
 //
 // A case is one function that runs in several stages: first it declares tensors and work; then, when the tensors have
 // memory, it prepares and makes the call (op_run.h). Gradients are found by name: a backward operation's `dinp` is the
-// gradient of its forward operation's `inp`.
+// gradient of its forward operation's `inp`. first_... is an operation in a step's first micro-batch (GradMode).
 #pragma once
 #include "../model/backend.h"
 #include "../options/models.h"

@@ -105,13 +105,13 @@ static void matmul_gelu_forward(Stored* out, Stored* pre, const Stored* inp, con
 }
 
 static void matmul_backward(Stored* dinp, float* dweight, float* dbias, const Stored* dout, const Stored* inp,
-                            const Stored* weight, int N, int C, int OC) {
-    note_linear("matmul_backward", weight, N, C, OC);
+                            const Stored* weight, GradMode mode, int N, int C, int OC) {
+    note_linear(mode == GRADS_SET ? "first_matmul_backward" : "matmul_backward", weight, N, C, OC);
 }
 
 static void matmul_gelu_backward(Stored* dinp, float* dweight, float* dbias, const Stored* dout, const Stored* inp,
-                                 const Stored* pre, const Stored* weight, int N, int C, int OC) {
-    note_linear("matmul_gelu_backward", weight, N, C, OC);
+                                 const Stored* pre, const Stored* weight, GradMode mode, int N, int C, int OC) {
+    note_linear(mode == GRADS_SET ? "first_matmul_gelu_backward" : "matmul_gelu_backward", weight, N, C, OC);
 }
 
 static void gelu_forward(Stored* out, const Stored* inp, size_t n) {
@@ -131,9 +131,9 @@ static void attention_backward(Stored* dqkv, float* delta, const Stored* dout, c
 }
 
 static void classifier_backward(float* losses, Stored* dinp, float* dweight, Stored* logits, const Stored* inp,
-                                const Stored* weight, const int* targets, float dloss, int chunk, int N, int C, int V,
-                                int Vp) {
-    note("classifier_backward", N, C);
+                                const Stored* weight, const int* targets, float dloss, GradMode mode, int chunk, int N,
+                                int C, int V, int Vp) {
+    note(mode == GRADS_SET ? "first_classifier_backward" : "classifier_backward", N, C);
 }
 
 static void loss_add(double* total, const float* losses, int N) { note("loss_add", N, recorder.size.C); }

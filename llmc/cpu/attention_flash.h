@@ -159,7 +159,7 @@ static inline void flash_store(Stored* out, Stored* rest, size_t stride, const f
             const int n = min_int(NR, HS - i);
             if (rest) {
                 for (int j = 0; j < n; j++) { store_with_rest(out + at + j, rest + at + j, part[j]); }
-            } else if (past_caches && is_whole_lines(out + at, n)) {
+            } else if (past_caches && is_whole_lines(out + at, (size_t)n * sizeof *out)) {
                 store_past_caches(out + at, part, n);
             } else {
                 store_floats(out + at, part, (size_t)n);

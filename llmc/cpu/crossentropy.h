@@ -219,11 +219,11 @@ static inline void scale_rows(Stored* out, const Stored* inp, const float* scale
 
 // Computes the gradients of dinp and dweight from rows of exps and their scales.
 static inline void softmax_backward(Stored* dinp, float* dweight, const Softmax* s, const Stored* inp,
-                                    const Stored* weight, int N, int C) {
+                                    const Stored* weight, GradMode mode, int N, int C) {
     const MatmulResult result = {.out = dinp, .scales = s->scales};
     matmul_backward_inp_blocked(result, finish_store_scaled, s->exps, weight, N, C, s->Vp);
     scale_rows(s->scaled_inp, inp, s->scales, N, C);
-    matmul_backward_weight(dweight, NULL, s->exps, s->scaled_inp, N, C, s->Vp);
+    matmul_backward_weight(dweight, NULL, s->exps, s->scaled_inp, mode, N, C, s->Vp);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -260,19 +260,19 @@ static inline void classifier_loss(float* losses, Stored* logits, const Stored* 
 }
 
 static inline void classifier_backward(float* losses, Stored* dinp, float* dweight, Stored* logits, const Stored* inp,
-                                       const Stored* weight, const int* targets, float dloss, int chunk, int N, int C,
-                                       int V, int Vp) {
-    for (int n = 0; n < N; n += chunk) {
+                                       const Stored* weight, const int* targets, float dloss, GradMode mode, int chunk,
+                                       int N, int C, int V, int Vp) {
+    for (int n = 0; n < N; n += chunk, mode = GRADS_ADD) {
         const int rows = min_int(chunk, N - n);
         const bool scaled = matmul_is_blocked(rows) && dloss != 0.0f && !FLOATX_IS(fp16);
         const Stored* x = inp + (size_t)n * C;
         Stored* dx = dinp + (size_t)n * C;
         const Softmax s = classifier_rows(losses + n, logits, x, weight, targets + n, dloss, scaled, rows, C, V, Vp);
         if (scaled) {
-            softmax_backward(dx, dweight, &s, x, weight, rows, C);
+            softmax_backward(dx, dweight, &s, x, weight, mode, rows, C);
         } else {
             matmul_backward_inp(dx, logits, weight, rows, C, Vp);
-            matmul_backward_weight(dweight, NULL, logits, x, rows, C, Vp);
+            matmul_backward_weight(dweight, NULL, logits, x, mode, rows, C, Vp);
         }
     }
 }

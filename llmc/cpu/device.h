@@ -232,8 +232,8 @@ static inline void zero_past_caches(char* p, size_t bytes) {
     memset(p, 0, bytes);
 }
 
-// Returns true if the n elements at x are whole cache lines.
-static inline bool is_whole_lines(const Stored* x, int n) { return (uintptr_t)x % LINE_BYTES == 0 && n % LINE == 0; }
+// Returns true if these bytes are whole cache lines.
+static inline bool is_whole_lines(const void* p, size_t bytes) { return ((uintptr_t)p | bytes) % LINE_BYTES == 0; }
 
 // Copies a line past the caches where the processor can, so that it is not fetched first: for results that will have
 // left the caches when they are read. `to` is 64-byte aligned. The caller calls past_caches_end() afterwards.
@@ -245,6 +245,10 @@ static inline void copy_line_past_caches(void* to, const void* from) {
 #else
     memcpy(to, from, LINE_BYTES);
 #endif
+}
+
+static inline void copy_past_caches(void* to, const void* from, size_t bytes) { // whole lines, in the same way
+    for (size_t i = 0; i < bytes; i += LINE_BYTES) { copy_line_past_caches((char*)to + i, (const char*)from + i); }
 }
 
 // to (n) = x in the same way; `to` takes whole lines.

@@ -14,6 +14,7 @@ typedef struct {
     const Stored* bias;                    // may be NULL
     const float* scales;                   // row n of the result is multiplied by scales[n]
     float* dweight;
+    bool dweight_past_caches;              // as the two above; not by finish_add()
     size_t columns;                        // of the matmul
 } MatmulResult;
 
@@ -55,7 +56,7 @@ static inline __attribute__((always_inline)) void add_bias(float x[LINE], const 
 static inline void store_row(Stored* row, const float* sums, const Stored* bias, int cols, bool past_caches) {
     float x[LINE];
     int c = 0;
-    past_caches = past_caches && is_whole_lines(row, cols);
+    past_caches = past_caches && is_whole_lines(row, (size_t)cols * sizeof *row);
     for (; c + LINE <= cols; c += LINE) {
         add_bias(x, sums + c, bias ? bias + c : NULL, LINE);
         store_line(row + c, x, LINE, past_caches);
@@ -94,8 +95,9 @@ static inline void finish_gelu(const void* result, size_t row, size_t col, const
     const MatmulResult* r = result;
     Stored *out = r->out + row * r->columns + col, *pre = r->pre + row * r->columns + col;
     const Stored* bias = r->bias + col;
-    const bool out_past_caches = r->out_past_caches && is_whole_lines(out, cols);
-    const bool pre_past_caches = r->pre_past_caches && is_whole_lines(pre, cols);
+    const size_t bytes = (size_t)cols * sizeof *out;
+    const bool out_past_caches = r->out_past_caches && is_whole_lines(out, bytes);
+    const bool pre_past_caches = r->pre_past_caches && is_whole_lines(pre, bytes);
     int c = 0;
     for (; c + LINE <= cols; c += LINE) {
         gelu_part(out + c, pre + c, sums + c, bias + c, LINE, out_past_caches, pre_past_caches);
@@ -117,10 +119,28 @@ static inline void finish_gelu_backward(const void* result, size_t row, size_t c
     const MatmulResult* r = result;
     Stored* dinp = r->out + row * r->columns + col;
     const Stored* pre = r->pre + row * r->columns + col;
-    const bool past_caches = r->out_past_caches && is_whole_lines(dinp, cols);
+    const bool past_caches = r->out_past_caches && is_whole_lines(dinp, (size_t)cols * sizeof *dinp);
     int c = 0;
     for (; c + LINE <= cols; c += LINE) { gelu_backward_part(dinp + c, pre + c, sums + c, LINE, past_caches); }
     if (c < cols) { gelu_backward_part(dinp + c, pre + c, sums + c, cols - c, false); }
+}
+
+// Returns true if the gradient of a weight (OC,C) is stored past the caches: it is set, and a model with such weights
+// has more gradients than caches hold when they are read. A sixteenth of these: chosen.
+static inline bool is_gradient_streamed(GradMode mode, int C, int OC) {
+    return mode == GRADS_SET && (size_t)OC * (size_t)C * sizeof(float) > MORE_THAN_CACHES / 16;
+}
+
+// dweight (n) = sums
+static inline void set_weight_gradient(float* dweight, const float* sums, int n, bool past_caches) {
+    const size_t bytes = (size_t)n * sizeof *dweight;
+    if (past_caches && is_whole_lines(dweight, bytes)) { copy_past_caches(dweight, sums, bytes); }
+    else { memcpy(dweight, sums, bytes); }
+}
+
+static inline void finish_set(const void* result, size_t row, size_t col, const float* sums, int cols) {
+    const MatmulResult* r = result;
+    set_weight_gradient(r->dweight + row * r->columns + col, sums, cols, r->dweight_past_caches);
 }
 
 static inline void finish_add(const void* result, size_t row, size_t col, const float* sums, int cols) {

@@ -44,11 +44,12 @@ static inline void matmul_backward_inp_plain(Stored* dinp, const Stored* dout, c
     }
 }
 
-// dweight (OC,C) += dout (N,OC)^T @ inp (N,C)
-static inline void matmul_backward_weight_plain(float* dweight, const Stored* dout, const Stored* inp, int N, int C,
-                                                int OC) {
+// dweight (OC,C) = or += dout (N,OC)^T @ inp (N,C)
+static inline void matmul_backward_weight_plain(float* dweight, const Stored* dout, const Stored* inp, GradMode mode,
+                                                int N, int C, int OC) {
     #pragma omp parallel for
     for (int o = 0; o < OC; o++) {
+        for (int c = 0; mode == GRADS_SET && c < C; c++) { dweight[(size_t)o * C + c] = 0; }
         for (int n = 0; n < N; n++) {
             const float d = to_float(dout[(size_t)n * OC + o]);
             for (int c = 0; c < C; c++) { dweight[(size_t)o * C + c] += d * to_float(inp[(size_t)n * C + c]); }
@@ -112,17 +113,20 @@ static inline void matmul_backward_inp(Stored* dinp, const Stored* dout, const S
 }
 
 // dbias may be NULL.
-static inline void matmul_backward_weight(float* dweight, float* dbias, const Stored* dout, const Stored* inp, int N,
-                                          int C, int OC) {
+static inline void matmul_backward_weight(float* dweight, float* dbias, const Stored* dout, const Stored* inp,
+                                          GradMode mode, int N, int C, int OC) {
     if (matmul_is_blocked(N) && SHARES_PACKED) {
-        weight_gradient(dweight, dbias, dout, inp, N, C, OC);
+        weight_gradient(dweight, dbias, dout, inp, mode, N, C, OC);
     } else if (matmul_is_blocked(N)) {
+        const MatmulResult result = {.dweight = dweight, .dweight_past_caches = is_gradient_streamed(mode, C, OC),
+                                     .columns = (size_t)C};
+        const GemmArray gradient = {result.dweight_past_caches ? NULL : dweight, sizeof *dweight};
         const Gemm g = {.a = {dout, 1, (size_t)OC}, .b = {inp, (size_t)C, 1}, .M = OC, .N = C, .K = N,
-                        .finish = finish_add, .result = &(MatmulResult){.dweight = dweight, .columns = (size_t)C},
-                        .reads = {dweight, sizeof(float)}, .row_sums = dbias};
+                        .finish = mode == GRADS_SET ? finish_set : finish_add, .result = &result, .reads = gradient,
+                        .row_sums = dbias};
         gemm(&g);
     } else {
-        matmul_backward_weight_plain(dweight, dout, inp, N, C, OC);
+        matmul_backward_weight_plain(dweight, dout, inp, mode, N, C, OC);
         if (dbias) { matmul_backward_bias(dbias, dout, N, OC); }
     }
 }
@@ -146,9 +150,9 @@ static inline void matmul_forward(Stored* out, const Stored* inp, const Stored* 
 }
 
 static inline void matmul_backward(Stored* dinp, float* dweight, float* dbias, const Stored* dout, const Stored* inp,
-                                   const Stored* weight, int N, int C, int OC) {
+                                   const Stored* weight, GradMode mode, int N, int C, int OC) {
     matmul_backward_inp(dinp, dout, weight, N, C, OC);
-    matmul_backward_weight(dweight, dbias, dout, inp, N, C, OC);
+    matmul_backward_weight(dweight, dbias, dout, inp, mode, N, C, OC);
 }
 
 static inline void matmul_gelu_forward(Stored* out, Stored* pre, const Stored* inp, const Stored* weight,
@@ -165,8 +169,8 @@ static inline void matmul_gelu_forward(Stored* out, Stored* pre, const Stored* i
 }
 
 static inline void matmul_gelu_backward(Stored* dinp, float* dweight, float* dbias, const Stored* dout,
-                                        const Stored* inp, const Stored* pre, const Stored* weight, int N, int C,
-                                        int OC) {
+                                        const Stored* inp, const Stored* pre, const Stored* weight, GradMode mode,
+                                        int N, int C, int OC) {
     if (cpu.fused && matmul_is_blocked(N)) {
         const MatmulResult result = {.out = dinp, .pre = (Stored*)pre};
         matmul_backward_inp_blocked(result, finish_gelu_backward, dout, weight, N, C, OC);
@@ -174,5 +178,5 @@ static inline void matmul_gelu_backward(Stored* dinp, float* dweight, float* dbi
         matmul_backward_inp(dinp, dout, weight, N, C, OC);
         gelu_backward_inplace(dinp, pre, (size_t)N * C);
     }
-    matmul_backward_weight(dweight, dbias, dout, inp, N, C, OC);
+    matmul_backward_weight(dweight, dbias, dout, inp, mode, N, C, OC);
 }

@@ -1,5 +1,5 @@
-// Gradients of a linear layer's weight and bias with AMX: dweight (OC,C) += dout (N,OC)^T @ inp (N,C), and dbias (OC)
-// += the column sums of dout.
+// Gradients of a linear layer's weight and bias with AMX: dweight (OC,C) = or += dout (N,OC)^T @ inp (N,C), and dbias
+// (OC) += the column sums of dout.
 //
 // gemm.h would pack inp again for each block of c, and dout for each block of columns, which takes longer than AMX's
 // tiles. Here all threads pack both once, WEIGHT_ROWS rows at a time, and share them. The depth of a product is then so
@@ -8,6 +8,7 @@
 //
 // Elements are summed over N in the same order for any number of threads.
 #pragma once
+#include "epilogue.h"
 #include "gemm.h"
 
 enum {
@@ -24,6 +25,8 @@ typedef struct {
     const Stored *dout, *inp;
     int rows, first, count, C, OC;
     Packed *a, *b; // dout^T (count,rows) and inp (rows,C), in panels WEIGHT_ROWS deep
+    GradMode mode;
+    bool past_caches; // stores dweight so; not if other parts add to it
 } WeightPart;
 
 static inline int panels_of(int columns, int width) { return (int)ceil_div((size_t)columns, (size_t)width); }
@@ -58,7 +61,14 @@ static inline void weight_add(float* dweight, size_t stride, const float* sums, 
     }
 }
 
-// Multiplies panel `m` of a by the panels [begin, end) of b, and adds the tiles to dweight.
+// The same, but sets dweight.
+static inline void weight_set(float* dweight, size_t stride, const float* sums, int rows, int cols, bool past_caches) {
+    for (int r = 0; r < rows; r++, dweight += stride, sums += NR) {
+        set_weight_gradient(dweight, sums, cols, past_caches);
+    }
+}
+
+// Multiplies panel `m` of a by the panels [begin, end) of b, and sets dweight to the tiles or adds them.
 static inline void weight_multiply(float* dweight, const WeightPart* p, int m, int begin, int end) {
     const size_t C = (size_t)p->C;
     const int depth = (int)round_up((size_t)p->rows, KR), rows = min_int(MR, p->count - m * MR);
@@ -68,12 +78,14 @@ static inline void weight_multiply(float* dweight, const WeightPart* p, int m, i
         tile_matmul(sums, NR, TILE_SET, p->a + (size_t)m * MR * WEIGHT_ROWS, p->b + (size_t)n * NR * WEIGHT_ROWS,
                     depth, NULL);
         const int cols = min_int(NR, p->C - n * NR);
-        if (cols == NR) { weight_add(row + n * NR, C, sums, rows, NR); } // vectors of constant number
+        if (p->mode == GRADS_SET) { weight_set(row + n * NR, C, sums, rows, cols, p->past_caches); }
+        else if (cols == NR) { weight_add(row + n * NR, C, sums, rows, NR); } // vectors of constant number
         else { weight_add(row + n * NR, C, sums, rows, cols); }
     }
 }
 
-// Adds a part's product to dweight and, unless it is NULL, its sums to dbias. Packs inp only if its part is new.
+// Sets dweight to a part's product or adds it, and adds its sums to dbias, unless that is NULL. Packs inp only if its
+// part is new.
 static inline void weight_part(float* dweight, float* dbias, const WeightPart* p) {
     const int panels_a = panels_of(p->count, MR), panels_b = panels_of(p->C, NR);
     const int depth = (int)round_up((size_t)p->rows, KR);
@@ -101,20 +113,23 @@ static inline void weight_part(float* dweight, float* dbias, const WeightPart* p
             tile_sum_rows(sums, p->a + (size_t)m * MR * WEIGHT_ROWS, MR * KR, depth);
             for (int r = 0; r < min_int(MR, p->count - m * MR); r++) { dbias[p->first + m * MR + r] += sums[r]; }
         }
+        past_caches_end(); // weight_set() may have stored so
         wait_awake(&arrived);
     }
 }
 
 // dbias may be NULL.
-static inline void weight_gradient(float* dweight, float* dbias, const Stored* dout, const Stored* inp, int N, int C,
-                                   int OC) {
+static inline void weight_gradient(float* dweight, float* dbias, const Stored* dout, const Stored* inp, GradMode mode,
+                                   int N, int C, int OC) {
     Packed* b = weight_scratch(weight_scratch_bytes(C, OC));
     Packed* a = b + (size_t)panels_of(C, NR) * NR * WEIGHT_ROWS;
-    for (int n = 0; n < N; n += WEIGHT_ROWS) {
+    for (int n = 0; n < N; n += WEIGHT_ROWS, mode = GRADS_ADD) {
         for (int first = 0; first < OC; first += WEIGHT_SLICE) {
             const WeightPart part = {.dout = dout + (size_t)n * (size_t)OC, .inp = inp + (size_t)n * (size_t)C,
                                      .rows = min_int(WEIGHT_ROWS, N - n), .first = first,
-                                     .count = min_int(WEIGHT_SLICE, OC - first), .C = C, .OC = OC, .a = a, .b = b};
+                                     .count = min_int(WEIGHT_SLICE, OC - first), .C = C, .OC = OC, .a = a, .b = b,
+                                     .mode = mode,
+                                     .past_caches = N <= WEIGHT_ROWS && is_gradient_streamed(mode, C, OC)};
             weight_part(dweight, dbias, &part);
         }
     }

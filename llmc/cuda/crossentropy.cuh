@@ -25,16 +25,16 @@ static inline void classifier_loss(float* losses, floatX* logits, const floatX* 
 }
 
 static inline void classifier_backward(float* losses, floatX* dinp, float* dweight, floatX* logits, const floatX* inp,
-                                       const floatX* weight, const int* targets, float dloss, int chunk, int N, int C,
-                                       int V, int Vp) {
-    for (int n = 0, rows; n < N; n += rows) {
+                                       const floatX* weight, const int* targets, float dloss, GradMode mode, int chunk,
+                                       int N, int C, int V, int Vp) {
+    for (int n = 0, rows; n < N; n += rows, mode = GRADS_ADD) {
         rows = N - n < chunk ? N - n : chunk;
         const floatX* x = inp + (size_t)n * C;
         matmul_forward_floatX(logits, x, weight, NULL, rows, C, Vp);
         softmax_rows(losses + n, logits, targets + n, dloss, rows, V, Vp);
         const Matmul to_inp = backward_inp_matmul(dinp + (size_t)n * C, logits, weight, rows, C, Vp);
         multiply(&to_inp);
-        const Matmul to_weight = backward_weight_matmul(dweight, logits, x, rows, C, Vp);
+        const Matmul to_weight = backward_weight_matmul(dweight, logits, x, mode, rows, C, Vp);
         multiply(&to_weight);
     }
 }

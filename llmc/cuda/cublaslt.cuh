@@ -275,7 +275,8 @@ static inline MatmulPlan* plan_for(const Matmul* m, int sms) {
 // Queues the matmul by one of its plan's algorithms.
 static inline cublasStatus_t plan_queue(const MatmulPlan* p, const Matmul* m, const Algorithm* with) {
     desc_set_pointers(p->desc, m);
-    const float alpha = m->add ? m->scale : 1.0f, beta = m->add ? m->add_scale : m->out ? 0.0f : 1.0f;
+    const bool sets = m->out || m->sum_mode == GRADS_SET;
+    const float alpha = m->add ? m->scale : 1.0f, beta = m->add ? m->add_scale : sets ? 0.0f : 1.0f;
     return cublasLtMatmul(gpu.cublaslt, p->desc, &alpha, m->b, p->b, m->a, p->a, &beta, matmul_addend(m), p->out,
                           (void*)matmul_output(m), p->out, &with->algorithm, gpu.workspace, with->workspace_bytes,
                           gpu.stream);

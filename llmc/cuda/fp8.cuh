@@ -5,7 +5,7 @@
 //
 //   out (N,OC)     = inp (N,C)       @ weight (OC,C)^T     E4M3, E4M3
 //   dinp (N,C)     = dout (N,OC)     @ weight^T (C,OC)^T   E5M2, E4M3
-//   dweight (OC,C) += dout^T (OC,N)  @ inp^T (C,N)^T       E5M2, E4M3
+//   dweight (OC,C) = or += dout^T (OC,N) @ inp^T (C,N)^T    E5M2, E4M3
 //
 // cuBLASLt on Ada and Hopper takes FP8 factors only with the depth innermost and sizes that are multiples of 16.
 // Backward therefore needs transposed copies, which the cast writes in the same pass.

@@ -4,16 +4,17 @@
 // most at small batches, where launching a kernel takes longer than running it.
 //
 // A graph contains the arguments of its launches by value: sizes, factors, addresses. It is therefore valid for one set
-// of the work's arguments. Batches alternate between two buffers, so a recording keeps two graphs. The second graph
-// costs a little memory and one more capture; copying each batch to one fixed buffer would cost a launch per batch.
-// Uploads of batches are not recorded, so they overlap with kernels as they do without graphs.
+// of the work's arguments. Batches alternate between two buffers, and a step's first micro-batch sets what the others
+// add to (GradMode), so a recording keeps up to four graphs. Each costs a little memory and a capture; copying each
+// batch to one fixed buffer would cost a launch per batch. Uploads of batches are not recorded, so they overlap with
+// kernels as they do without graphs.
 //
 // The first call runs the work without recording it: libraries then choose algorithms and load kernels, which a capture
 // forbids.
 #pragma once
 #include "device.cuh"
 
-static constexpr int GRAPHS_KEPT = 2, MAX_WORK_ARGUMENTS = 32; // in bytes
+static constexpr int GRAPHS_KEPT = 4, MAX_WORK_ARGUMENTS = 32; // in bytes
 
 typedef struct {
     cudaGraphExec_t exec; // NULL: no graph

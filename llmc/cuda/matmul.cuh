@@ -83,12 +83,13 @@ static inline Matmul backward_inp_matmul(floatX* dinp, const floatX* dout, const
     return m;
 }
 
-// dweight (OC,C) += dout (N,OC)^T @ inp (N,C)
-static inline Matmul backward_weight_matmul(float* dweight, const floatX* dout, const floatX* inp, int N, int C,
-                                            int OC) {
+// dweight (OC,C) = or += dout (N,OC)^T @ inp (N,C)
+static inline Matmul backward_weight_matmul(float* dweight, const floatX* dout, const floatX* inp, GradMode mode, int N,
+                                            int C, int OC) {
     Matmul m = matmul_of(dout, inp, OC, C, N);
     m.a_transposed = true;
     m.sum = dweight;
+    m.sum_mode = mode;
     return m;
 }
 
@@ -154,10 +155,10 @@ static inline bool fp8_matmul_forward(floatX* out, const floatX* inp, const floa
     return true;
 }
 
-// Computes the gradients of inp and weight. The weight's comes last, because it is added to: if either matmul has no
-// algorithm, the caller can still compute both in floatX.
+// Computes the gradients of inp and weight. The weight's comes last, because it may be added to: if either matmul has
+// no algorithm, the caller can still compute both in floatX.
 static inline bool fp8_matmul_backward(floatX* dinp, float* dweight, const floatX* dout, const floatX* inp,
-                                       const floatX* weight, int N, int C, int OC) {
+                                       const floatX* weight, GradMode mode, int N, int C, int OC) {
     if (!gpu.fp8 || !fp8_supports(inp, weight, N, C, OC)) { return false; }
     uint8_t* d = fp8_scratch_of((size_t)N * (2 * (size_t)OC + C));
     uint8_t* d_transposed = d + (size_t)N * OC;
@@ -168,7 +169,7 @@ static inline bool fp8_matmul_backward(floatX* dinp, float* dweight, const float
     fp8_cast_transpose<__NV_E4M3>(NULL, x_transposed, x_scale, inp, N, C);
     const Matmul to_inp =
         in_fp8(backward_inp_matmul(dinp, dout, weight, N, C, OC), AS_E5M2, d, d_scale, w->transposed, w->scale);
-    const Matmul to_weight = in_fp8(backward_weight_matmul(dweight, dout, inp, N, C, OC), AS_E5M2, d_transposed,
+    const Matmul to_weight = in_fp8(backward_weight_matmul(dweight, dout, inp, mode, N, C, OC), AS_E5M2, d_transposed,
                                     d_scale, x_transposed, x_scale);
     return fp8_multiply(&to_inp) && fp8_multiply(&to_weight);
 }
@@ -218,14 +219,14 @@ static inline void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* i
 // weight's matmul (EPILOGUE_BGRADB), but a kernel of its own was faster (H200, 124M, 65,536 tokens: 0.554 in place of
 // 0.624 ms for 3072 x 768, 0.454 of 0.467 for 768 x 3072).
 static inline void matmul_gelu_backward(floatX* dinp, float* dweight, float* dbias, const floatX* dout,
-                                        const floatX* inp, const floatX* pre, const floatX* weight, int N, int C,
-                                        int OC) {
+                                        const floatX* inp, const floatX* pre, const floatX* weight, GradMode mode,
+                                        int N, int C, int OC) {
     const Matmul to_inp = backward_inp_matmul(dinp, dout, weight, N, C, OC);
-    const Matmul to_weight = backward_weight_matmul(dweight, dout, inp, N, C, OC);
+    const Matmul to_weight = backward_weight_matmul(dweight, dout, inp, mode, N, C, OC);
     Matmul fused = to_inp;
     fused.fusion = FUSE_GELU_BACKWARD;
     fused.pre = (floatX*)pre; // not written
-    const bool is_fp8 = fp8_matmul_backward(dinp, dweight, dout, inp, weight, N, C, OC);
+    const bool is_fp8 = fp8_matmul_backward(dinp, dweight, dout, inp, weight, mode, N, C, OC);
     const bool is_fused = !is_fp8 && pre && gpu.gelu_fused[PASS_BACKWARD] && cublaslt_matmul(&fused);
     if (!is_fp8 && !is_fused) { multiply(&to_inp); }
     if (pre && !is_fused) { gelu_backward_inplace(dinp, pre, (size_t)N * C); }
@@ -234,6 +235,6 @@ static inline void matmul_gelu_backward(floatX* dinp, float* dweight, float* dbi
 }
 
 static inline void matmul_backward(floatX* dinp, float* dweight, float* dbias, const floatX* dout, const floatX* inp,
-                                   const floatX* weight, int N, int C, int OC) {
-    matmul_gelu_backward(dinp, dweight, dbias, dout, inp, NULL, weight, N, C, OC);
+                                   const floatX* weight, GradMode mode, int N, int C, int OC) {
+    matmul_gelu_backward(dinp, dweight, dbias, dout, inp, NULL, weight, mode, N, C, OC);
 }

@@ -35,8 +35,9 @@ struct Matmul {
     const float *a_scale, *b_scale; // FP8: the elements are multiplied by these; in device memory
     bool a_transposed; // a lies in memory as (depth,rows)
     bool b_transposed; // b lies in memory as (cols,depth)
-    floatX* out;       // (rows,cols), set; NULL: the result is added to sum
-    float* sum;        // (rows,cols)
+    floatX* out;       // (rows,cols), set; NULL: the result goes to sum
+    float* sum;        // (rows,cols), set or added to
+    GradMode sum_mode;
     const floatX* add; // (rows,cols): out = scale * a @ b + add_scale * add; NULL: out = a @ b
     float scale, add_scale;
     Fusion fusion;
@@ -106,7 +107,7 @@ matmul_plain_kernel(Matmul m) {
             if (m.out) {
                 m.out[out_matrix + at] = to_floatX(x);
             } else {
-                m.sum[at] += x;
+                m.sum[at] = m.sum_mode == GRADS_SET ? x : m.sum[at] + x;
             }
         }
     }

@@ -4,8 +4,8 @@
 // device. The rest of the program is compiled once, over a `const Backend*`.
 //
 // Arguments of operations: what is written, what is read, sizes. Tensors are dense and row-major; N = B*T rows. All
-// pointers are device memory. Gradients of parameters and of the residual stream are added to (+=); all other outputs
-// are set (=).
+// pointers are device memory. Gradients of parameters and of the residual stream are added to (+=), those of matrices
+// if their GradMode says so; all other outputs are set (=).
 //
 // Types: weights and activations are `Stored`, an element in the backend's storage type. The residual stream and its
 // gradient are `Residual`: float, or bf16 (--residual). Gradients of parameters, statistics and losses are float in
@@ -30,6 +30,10 @@ typedef struct Stored Stored;
 
 // One element of the residual stream or of its gradient, in the same way: Backend.residual_bytes.
 typedef struct Residual Residual;
+
+// What operations do with the gradient of the weight of a linear layer or the classifier. A step's first micro-batch
+// sets it, which saves zeroing and reading it (PyTorch: zero_grad(set_to_none=True)); later ones add to it.
+typedef enum { GRADS_ADD, GRADS_SET } GradMode;
 
 // Options of a device.
 typedef struct {
@@ -174,13 +178,13 @@ typedef struct Backend {
     void (*matmul_gelu_forward)(Stored* out, Stored* pre, const Stored* inp, const Stored* weight, const Stored* bias,
                                 int N, int C, int OC);
 
-    // dinp (N,C) = dout @ weight; dweight (OC,C) += dout^T @ inp; dbias (OC) += the column sums of dout.
+    // dinp (N,C) = dout @ weight; dweight (OC,C) = or += dout^T @ inp; dbias (OC) += the column sums of dout.
     void (*matmul_backward)(Stored* dinp, float* dweight, float* dbias, const Stored* dout, const Stored* inp,
-                            const Stored* weight, int N, int C, int OC);
+                            const Stored* weight, GradMode mode, int N, int C, int OC);
 
     // The same where inp = gelu(pre): dinp is the gradient of pre.
     void (*matmul_gelu_backward)(Stored* dinp, float* dweight, float* dbias, const Stored* dout, const Stored* inp,
-                                 const Stored* pre, const Stored* weight, int N, int C, int OC);
+                                 const Stored* pre, const Stored* weight, GradMode mode, int N, int C, int OC);
 
     // out = gelu(inp), n elements: recomputes in backward what forward did not keep.
     void (*gelu_forward)(Stored* out, const Stored* inp, size_t n);
@@ -216,7 +220,7 @@ typedef struct Backend {
     // logits = inp (N,C) @ weight (Vp,C)^T, softmax over the first V columns, cross-entropy with targets (N). Rows are
     // computed in chunks with `logits` (chunk,Vp) as scratch, so that logits are never held in full.
     //   classifier_loss      losses (N)
-    //   classifier_backward  losses (N); and the gradient of dloss * sum(losses): dinp (N,C) =, dweight (Vp,C) +=.
+    //   classifier_backward  losses (N); and the gradient of dloss * sum(losses): dinp (N,C) =, dweight (Vp,C) = or +=.
     //                        Rows V..Vp of dweight get exact zeros, whatever the padding of weight holds.
     //   classifier_logits    out (N,V) in float
     // classifier_chunk returns the rows of a chunk of N rows that suits this device, at most N. It grows with N.
@@ -224,8 +228,8 @@ typedef struct Backend {
     void (*classifier_loss)(float* losses, Stored* logits, const Stored* inp, const Stored* weight, const int* targets,
                             int chunk, int N, int C, int V, int Vp);
     void (*classifier_backward)(float* losses, Stored* dinp, float* dweight, Stored* logits, const Stored* inp,
-                                const Stored* weight, const int* targets, float dloss, int chunk, int N, int C, int V,
-                                int Vp);
+                                const Stored* weight, const int* targets, float dloss, GradMode mode, int chunk, int N,
+                                int C, int V, int Vp);
     void (*classifier_logits)(float* out, Stored* logits, const Stored* inp, const Stored* weight, int chunk, int N,
                               int C, int V, int Vp);
 
@@ -389,7 +393,7 @@ typedef struct Backend {
 
     // Runs `work`, which only queues operations, device_zero, device_send and device_fetch. A GPU records it once as a
     // graph and replays that. Everything that changes between calls must lie in device memory or in `arguments`
-    // (`bytes` of them, padding zeroed); two sets of arguments are remembered, another one costs a new recording.
+    // (`bytes` of them, padding zeroed); four sets of arguments are remembered, another one costs a new recording.
     // *recording is NULL at first and belongs to one piece of work.
     void (*device_replay)(Recording** recording, const char* name, Work work, const void* arguments, size_t bytes);
     // Frees a recording. Call it before memory that its work uses is freed.

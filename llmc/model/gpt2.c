@@ -295,14 +295,35 @@ void gpt2_logits(GPT2* g, float* logits, int first, int count) {
 // ---------------------------------------------------------------------------------------------------------------------
 // backward
 
+static void zero_range(const GPT2* g, TensorRange r) {
+    g->backend->device_zero(g->grads + r.begin, r.size * sizeof *g->grads);
+}
+
 void gpt2_zero_grads(GPT2* g) {
-    g->backend->device_zero(g->grads, g->params_table.size * sizeof(float));
+    const TensorTable* table = &g->params_table;
+    for (int l = 0; l < table->num_layers; l++) { zero_range(g, tensors_vectors(table, l)); }
+    for (int i = 0; i < table->count; i++) {
+        const Tensor* t = &table->row[i];
+        if (t->repeat == ONCE && !tensor_is_operand(t)) { zero_range(g, (TensorRange){t->offset, tensor_size(t)}); }
+    }
     g->backend->device_zero(g->sums, NUM_SUMS * sizeof(double));
+    g->grad_mode = GRADS_SET;
+}
+
+// Returns the mode of a backward pass that begins.
+static GradMode take_grad_mode(GPT2* g) {
+    const GradMode mode = g->grad_mode;
+    g->grad_mode = GRADS_ADD;
+    return mode;
+}
+
+void gpt2_no_backward(GPT2* g) {
+    if (take_grad_mode(g) == GRADS_SET) { zero_range(g, (TensorRange){0, g->params_table.size}); }
 }
 
 // Computes the gradients of block `l`. d (N,C) holds the gradient of the block's output and receives the gradient of
 // its input; dx is d rounded to Stored.
-static void gpt2_block_backward(GPT2* g, int l, int B, int T, Residual* d, Stored* dx) {
+static void gpt2_block_backward(GPT2* g, int l, int B, int T, GradMode mode, Residual* d, Stored* dx) {
     const Backend* b = g->backend;
     const int N = B * T, C = g->config.channels, NH = g->config.num_heads;
     const Params p = params_at(g, l);
@@ -315,18 +336,18 @@ static void gpt2_block_backward(GPT2* g, int l, int B, int T, Residual* d, Store
     } else if (g->keep == RECOMPUTE_GELU) {
         b->gelu_forward(a.fch_gelu, a.fch, (size_t)N * 4 * C);
     }
-    b->matmul_gelu_backward(a.dbt4c, dp.fcprojw, dp.fcprojb, dx, a.fch_gelu, a.fch, p.fcprojw, N, 4 * C, C);
-    b->matmul_backward(a.dbtc, dp.fcw, dp.fcb, a.dbt4c, a.ln2, p.fcw, N, C, 4 * C);
+    b->matmul_gelu_backward(a.dbt4c, dp.fcprojw, dp.fcprojb, dx, a.fch_gelu, a.fch, p.fcprojw, mode, N, 4 * C, C);
+    b->matmul_backward(a.dbtc, dp.fcw, dp.fcb, a.dbt4c, a.ln2, p.fcw, mode, N, C, 4 * C);
     b->layernorm_backward(d, dx, dp.ln2w, dp.ln2b, a.dbtc, a.residual2, p.ln2w, a.ln2_mean, a.ln2_rstd, N, C);
-    b->matmul_backward(a.dbtc, dp.attprojw, dp.attprojb, dx, a.atty, p.attprojw, N, C, C);
+    b->matmul_backward(a.dbtc, dp.attprojw, dp.attprojb, dx, a.atty, p.attprojw, mode, N, C, C);
     b->attention_backward(a.dbt4c, a.delta, a.dbtc, a.atty, a.atty_rest, a.lse, a.qkv, gpt2_documents(g, a.starts),
                           gpt2_documents(g, a.ends), B, T, C, NH);
-    b->matmul_backward(a.dbtc, dp.qkvw, dp.qkvb, a.dbt4c, a.ln1, p.qkvw, N, C, 3 * C);
+    b->matmul_backward(a.dbtc, dp.qkvw, dp.qkvb, a.dbt4c, a.ln1, p.qkvw, mode, N, C, 3 * C);
     b->layernorm_backward(d, dx, dp.ln1w, dp.ln1b, a.dbtc, a.residual1, p.ln1w, a.ln1_mean, a.ln1_rstd, N, C);
     b->device_range_pop();
 }
 
-void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady ready, void* context) {
+static void backward_in(GPT2* g, int B, int T, float dloss, GradMode mode, GradsReady ready, void* context) {
     const Backend* b = g->backend;
     const GPT2Config* m = &g->config;
     const int N = B * T, L = m->num_layers, C = m->channels;
@@ -336,7 +357,7 @@ void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady ready, void* c
     const Acts a = acts_at(g, 0);
     Stored* dx = residual_is_stored(b) ? (Stored*)a.dresidual : a.dresidual_stored;
     b->device_range_push("classifier", -1);
-    b->classifier_backward(a.losses, a.dbtc, dp.wte, a.logits, a.lnf, p.wte, g->targets, dloss,
+    b->classifier_backward(a.losses, a.dbtc, dp.wte, a.logits, a.lnf, p.wte, g->targets, dloss, mode,
                            b->classifier_chunk(N), N, C, m->vocab_size, m->padded_vocab_size);
     b->loss_add(&g->sums[SUM_LOSS], a.losses, N);
     b->device_range_pop();
@@ -344,11 +365,15 @@ void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady ready, void* c
     b->layernorm_backward(a.dresidual, dx, dp.lnfw, dp.lnfb, a.dbtc, a.residualf, p.lnfw, a.lnf_mean, a.lnf_rstd, N, C);
     if (ready) { ready(context, g->grads, tensors_range(table, L + 1)); }
     for (int l = L - 1; l >= 0; l--) {
-        gpt2_block_backward(g, l, B, T, a.dresidual, dx);
+        gpt2_block_backward(g, l, B, T, mode, a.dresidual, dx);
         if (ready) { ready(context, g->grads, tensors_range(table, l + 1)); }
     }
     b->encoder_backward(dp.wte, dp.wpe, a.dresidual, g->tokens, g->order, B, T, C);
     if (ready) { ready(context, g->grads, tensors_range(table, 0)); }
+}
+
+void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady ready, void* context) {
+    backward_in(g, B, T, dloss, take_grad_mode(g), ready, context);
 }
 
 // Arguments of a recorded micro-step.
@@ -357,12 +382,13 @@ typedef struct {
     int* batch;
     float dloss;
     int B, T;
+    GradMode mode;
 } MicroStep;
 
 static void micro_step_work(const void* arguments) {
     const MicroStep* s = arguments;
     gpt2_forward(s->g, s->B, s->T, NULL);
-    gpt2_backward(s->g, s->B, s->T, s->dloss, NULL, NULL);
+    backward_in(s->g, s->B, s->T, s->dloss, s->mode, NULL, NULL);
 }
 
 void gpt2_micro_step(GPT2* g, int B, int T, float dloss, GradsReady ready, void* context) {
@@ -379,6 +405,7 @@ void gpt2_micro_step(GPT2* g, int B, int T, float dloss, GradsReady ready, void*
     step.dloss = dloss;
     step.B = B;
     step.T = T;
+    step.mode = take_grad_mode(g);
     b->device_replay(&g->micro_step, "micro-step", micro_step_work, &step, sizeof step);
 }
 

@@ -113,6 +113,7 @@ typedef struct {
     int* batches;                  // two of (3,B,T): one is uploaded while the other one is worked on
     int *tokens, *targets, *order; // (B,T) each, in one of the two
     double* sums;                  // NUM_SUMS
+    GradMode grad_mode;            // of the next backward pass
     Recording* micro_step;
 } GPT2;
 
@@ -203,8 +204,11 @@ void gpt2_logits(GPT2* g, float* logits, int first, int count);
 // ---------------------------------------------------------------------------------------------------------------------
 // backward
 
-// Zeroes gradients and sums. Call it at the beginning of a step.
+// Begins a step: zeroes the sums and the gradients, but for those that the next backward pass sets (GradMode).
 void gpt2_zero_grads(GPT2* g);
+
+// Ends a step in which no backward pass ran: zeroes what it would have set.
+void gpt2_no_backward(GPT2* g);
 
 // After gpt2_forward: adds the gradient of dloss * sum(losses) to grads and the losses to sums[SUM_LOSS]. `ready` (or
 // NULL) is called for each range of gradients that is finished.

@@ -59,6 +59,15 @@ TensorRange tensors_range(const TensorTable* table, int number) {
     return r;
 }
 
+TensorRange tensors_vectors(const TensorTable* table, int layer) {
+    TensorRange r = tensors_range(table, layer + 1);
+    for (int i = 0; i < table->count; i++) { // they end where the first matrix begins
+        const Tensor* t = &table->row[i];
+        if (t->repeat == EACH && is_matrix(t)) { r.size = min_size(r.size, tensor_at(t, layer) - r.begin); }
+    }
+    return r;
+}
+
 void tensors_bind(void* fields, size_t size, const TensorTable* table, void* memory, size_t unit, int layer) {
     if (size != (size_t)table->count * sizeof(void*)) { fatal("a struct of tensors and its table disagree"); }
     for (size_t i = 0; i < size / sizeof(void*); i++) {

@@ -75,6 +75,9 @@ TensorTable tensors_layout(const Tensor* rows, int count, int num_layers);
 int tensors_num_ranges(const TensorTable* table);
 TensorRange tensors_range(const TensorTable* table, int number);
 
+// Returns the range of all vectors of a layer.
+TensorRange tensors_vectors(const TensorTable* table, int layer);
+
 // Points the fields of a struct of pointers, one for each row, at a layer's tensors in `memory`. size: of the struct in
 // bytes; unit: bytes of a unit of the table. Tensors without rows are NULL.
 void tensors_bind(void* fields, size_t size, const TensorTable* table, void* memory, size_t unit, int layer);

@@ -17,7 +17,7 @@ static void range_ready(void* comm, float* grads, TensorRange range) {
 }
 
 // Queues the operations of a choice, on the activations and gradients of layer 0; for CHOICE_MATMUL_SMS backward of all
-// layers, with its collectives. Adds to the gradients of parameters, which the caller zeroes afterwards.
+// layers, with its collectives. Overwrites the gradients of parameters, which the caller zeroes afterwards.
 static void run_choice(GPT2* g, Comm* comm, Choice choice) {
     const Backend* b = g->backend;
     const int B = g->B, T = g->T, N = B * T, C = g->config.channels;
@@ -42,7 +42,8 @@ static void run_choice(GPT2* g, Comm* comm, Choice choice) {
         break;
     case CHOICE_GELU_FORWARD: b->matmul_gelu_forward(a.fch_gelu, a.fch, a.ln2, p.fcw, p.fcb, N, C, 4 * C); break;
     default:
-        b->matmul_gelu_backward(a.dbt4c, dp.fcprojw, dp.fcprojb, a.dbtc, a.fch_gelu, a.fch, p.fcprojw, N, 4 * C, C);
+        b->matmul_gelu_backward(a.dbt4c, dp.fcprojw, dp.fcprojb, a.dbtc, a.fch_gelu, a.fch, p.fcprojw, GRADS_SET, N,
+                                4 * C, C);
     }
 }
 

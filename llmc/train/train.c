@@ -18,6 +18,7 @@ static void train_range_ready(void* train_run, float* grads, TensorRange range) 
 // Begins the reduction of all ranges, on a rank that has no micro-batch in the last round of the step.
 static void train_all_ready(TrainRun* run) {
     const TensorTable* table = &run->model.params_table;
+    gpt2_no_backward(&run->model);
     for (int i = tensors_num_ranges(table) - 1; i >= 0; i--) {
         train_range_ready(run, run->model.grads, tensors_range(table, i));
     }

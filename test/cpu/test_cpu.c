@@ -20,7 +20,7 @@ static void gelu_both(const Backend* b, Stored* out, Stored* derivative, const S
     for (int i = 0; i < n; i++) { stored_put(b, dout, (size_t)i, 1); }
     b->params_changed();
     b->gelu_forward(out, inp, (size_t)n);
-    b->matmul_gelu_backward(derivative, &dweight, &dbias, dout, out, inp, one, n, 1, 1);
+    b->matmul_gelu_backward(derivative, &dweight, &dbias, dout, out, inp, one, GRADS_ADD, n, 1, 1);
     free(one), free(dout);
 }
 
@@ -130,8 +130,8 @@ static void softmax(const Backend* b, const Stored* logits, int rows, double* lo
     b->params_changed();
     b->classifier_loss(of_rows, scratch, inp, logits, targets, rows, rows, 1, COLUMNS, PADDED);
     losses[0] = (double)of_rows[0], losses[1] = (double)of_rows[rows - 1];
-    b->classifier_backward(of_rows, dinp, dweight, scratch, inp, logits, targets, 0.5f / (float)rows, rows, rows, 1,
-                           COLUMNS, PADDED);
+    b->classifier_backward(of_rows, dinp, dweight, scratch, inp, logits, targets, 0.5f / (float)rows, GRADS_ADD, rows,
+                           rows, 1, COLUMNS, PADDED);
     g->losses[0] = (double)of_rows[0], g->losses[1] = (double)of_rows[rows - 1];
     for (int n = 0; n < rows; n++) { g->dinp[n] = (double)stored_get(b, dinp, (size_t)n); }
     for (int v = 0; v < PADDED; v++) { g->dweight[v] = (double)dweight[v]; }
@@ -193,7 +193,8 @@ TEST(the_classifier_does_not_depend_on_its_chunks) {
                    {"classifier_loss", "losses", N},
                    {"classifier_backward", "losses", N},
                    {"classifier_backward", "dinp", N * C},
-                   {"classifier_backward", "dweight", VP * C}};
+                   {"classifier_backward", "dweight", VP * C},
+                   {"first_classifier_backward", "dweight", VP * C}};
     const int chunks[] = {7, 38};
     EACH_CPU_BACKEND(b) {
         b->device_open(&PLAIN); // their order of sums does not depend on the number of rows

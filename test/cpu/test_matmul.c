@@ -58,9 +58,9 @@ static void layer_close(const Backend* b, Layer* l) {
     guarded_free(l->dweight, n.dweight), guarded_free(l->dbias, n.dbias);
 }
 
-static void layer_run(const Backend* b, const Layer* l) {
+static void layer_run(const Backend* b, const Layer* l, GradMode mode) {
     b->matmul_forward(l->out, l->inp, l->weight, l->bias, l->N, l->C, l->OC);
-    b->matmul_backward(l->dinp, l->dweight, l->dbias, l->dout, l->inp, l->weight, l->N, l->C, l->OC);
+    b->matmul_backward(l->dinp, l->dweight, l->dbias, l->dout, l->inp, l->weight, mode, l->N, l->C, l->OC);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ static float dot(const float* x, size_t x_step, const float* y, size_t y_step, i
     return sum;
 }
 
-static int wrong_sums(const Backend* b, const Layer* l, const Integers* x) {
+static int wrong_sums(const Backend* b, const Layer* l, GradMode mode, const Integers* x) {
     const size_t N = (size_t)l->N, C = (size_t)l->C, OC = (size_t)l->OC;
     int wrong = 0;
     for (size_t n = 0; n < N; n++) {
@@ -102,19 +102,19 @@ static int wrong_sums(const Backend* b, const Layer* l, const Integers* x) {
         for (size_t n = 0; n < N; n++) { sum += x->dout[n * OC + o]; }
         wrong += !(l->dbias[o] == sum);
         for (size_t c = 0; c < C; c++) {
-            const float product = dot(x->dout + o, OC, x->inp + c, C, l->N);
-            wrong += !(l->dweight[o * C + c] == small_integer(5, o * C + c) + product);
+            const float before = mode == GRADS_SET ? 0 : small_integer(5, o * C + c);
+            wrong += !(l->dweight[o * C + c] == before + dot(x->dout + o, OC, x->inp + c, C, l->N));
         }
     }
     return wrong;
 }
 
-static void check_layer(const Backend* b, int N, int C, int OC) {
+static void check_layer(const Backend* b, int N, int C, int OC, GradMode mode) {
     Layer l = layer_open(b, N, C, OC);
     Integers x = {integers(1, (size_t)N * (size_t)C), integers(2, (size_t)OC * (size_t)C),
                   integers(4, (size_t)N * (size_t)OC)};
-    layer_run(b, &l);
-    const int wrong = wrong_sums(b, &l, &x);
+    layer_run(b, &l, mode);
+    const int wrong = wrong_sums(b, &l, mode, &x);
     const bool untouched = untouched_before(l.out) && untouched_before(l.dinp) && untouched_before(l.dweight) &&
                            untouched_before(l.dbias);
     if (wrong || !untouched) {
@@ -131,7 +131,7 @@ static void poison_scratch(const Backend* b) {
     memset(l.inp, 0xff, n.inp);
     memset(l.weight, 0xff, n.weight);
     memset(l.dout, 0xff, n.out);
-    layer_run(b, &l);
+    layer_run(b, &l, GRADS_ADD);
     layer_close(b, &l);
 }
 
@@ -147,12 +147,13 @@ TEST(sums_of_small_integers_are_exact_in_all_sizes_around_a_tile) {
         for (int d = 0; d < NUM_DEPTHS; d++) {
             const int k = DEPTHS[d], step = k > 64 ? 13 : k > 33 ? 5 : 1;
             for (int i = 1; i <= 66; i += step) {
-                check_layer(b, max_int(i, 8), k, 35); // the plain loops take fewer than 8 rows
-                check_layer(b, 33, k, i);
-                if (k >= 8) { check_layer(b, k, 35, i); }
+                const GradMode mode = i % 2 ? GRADS_ADD : GRADS_SET;
+                check_layer(b, max_int(i, 8), k, 35, mode); // the plain loops take fewer than 8 rows
+                check_layer(b, 33, k, i, mode);
+                if (k >= 8) { check_layer(b, k, 35, i, mode); }
             }
         }
-        for (int n = 1; n < 8; n++) { check_layer(b, n, 37, 70); }
+        for (int n = 1; n < 8; n++) { check_layer(b, n, 37, 70, n % 2 ? GRADS_ADD : GRADS_SET); }
     }
 }
 
@@ -169,11 +170,11 @@ TEST(choices_change_no_bit) {
             cpu.choices.reads_columns = reads;
             memset(l.dweight, 0, n.dweight);
             memset(l.dbias, 0, n.dbias);
-            layer_run(b, &l);
+            layer_run(b, &l, GRADS_ADD);
             if (reads) { EXPECT(!memcmp(before, l.dweight, n.dweight) && !memcmp(before + OC * C, l.dbias, n.dbias)); }
             memcpy(before, l.dweight, n.dweight);
             memcpy(before + OC * C, l.dbias, n.dbias);
-            check_layer(b, N, C, OC);
+            check_layer(b, N, C, OC, GRADS_ADD);
         }
         layer_close(b, &l);
     }
@@ -182,11 +183,14 @@ TEST(choices_change_no_bit) {
 // Pieces of depth lie one behind another in a panel of a packed weight.
 TEST(sums_are_exact_over_several_pieces_of_depth_and_blocks) {
     EACH_CPU_BACKEND(b) {
-        check_layer(b, 40, 1000, 450);
-        check_layer(b, 1200, 40, 36);
-        check_layer(b, 1000, 70, 33);
-        check_layer(b, 50, 1024, 40); // rows and columns 4 KiB apart in fp32
-        check_layer(b, 520, 9, 3100); // pieces of rows and columns that AMX packs for gradients of weights
+        for (GradMode mode = GRADS_ADD; mode <= GRADS_SET; mode++) {
+            check_layer(b, 40, 1000, 450, mode);
+            check_layer(b, 1200, 40, 36, mode);
+            check_layer(b, 1000, 70, 33, mode);
+            check_layer(b, 50, 1024, 40, mode); // rows and columns 4 KiB apart in fp32
+            check_layer(b, 520, 9, 3100, mode); // pieces of rows and columns that AMX packs for gradients of weights
+        }
+        check_layer(b, 9, 768, 700, GRADS_SET); // a gradient that is stored past the caches
     }
 }
 
@@ -278,11 +282,12 @@ TEST(large_results_of_gelu_are_those_of_their_halves) {
         }
         EXPECT(!memcmp(out, part, wide) && !memcmp(pre, part_pre, wide));
         // backward: inp is dout (N,C), out gelu(pre) (N,OC)
-        b->matmul_gelu_backward(part, dweight, dbias, inp, out, pre, weight, N, OC, C);
+        b->matmul_gelu_backward(part, dweight, dbias, inp, out, pre, weight, GRADS_ADD, N, OC, C);
         for (int i = 0; i < 2; i++) {
             const size_t rows = (size_t)i * HALF;
             b->matmul_gelu_backward(stored_at(b, part_pre, rows * OC), dweight, dbias, stored_at(b, inp, rows * C),
-                                    stored_at(b, out, rows * OC), stored_at(b, pre, rows * OC), weight, HALF, OC, C);
+                                    stored_at(b, out, rows * OC), stored_at(b, pre, rows * OC), weight, GRADS_ADD,
+                                    HALF, OC, C);
         }
         EXPECT(!memcmp(part, part_pre, wide));
         guarded_free(out, wide), guarded_free(pre, wide), guarded_free(part, wide), guarded_free(part_pre, wide);

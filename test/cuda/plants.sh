@@ -91,8 +91,14 @@ cublaslt.cuh
 a forgotten beta
 bf16
 cublaslt.cuh
-m->add_scale : m->out ?
-m->add_scale : BUG || m->out ?
+m->add_scale : sets ?
+m->add_scale : BUG || sets ?
+
+a step's first gradient of a weight that is added, not set
+bf16
+cublaslt.cuh
+m->sum_mode == GRADS_SET;
+(!BUG && m->sum_mode == GRADS_SET);
 
 a bias gradient that is set, not added
 bf16

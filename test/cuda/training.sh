@@ -172,17 +172,18 @@ a_resumed_run_keeps_its_bits_and_its_dtype() {
 }
 
 # Replayed graphs give the bits of kernels launched one by one: with two and five micro-batches a step (after an odd
-# number the next step begins with the other of the two batch buffers; five are more than the loader has memory for),
-# with batches that are copied as late (EMU_LAZY=1), or as early (2), as they may, and with validation and samples in
-# between. Five late ones find an upload that does not wait for the one before, or for the work on what it overwrites.
+# number, or a validation, the next step may begin with the other of the two batch buffers; five are more than the
+# loader has memory for), with batches that are copied as late (EMU_LAZY=1), or as early (2), as they may, and with
+# validation and samples in between. Five late ones find an upload that does not wait for the one before, or for the
+# work on what it overwrites. Each buffer has two graphs: of a step's first micro-batch, and of others.
 graphs_change_no_bit() {
     for way in 128:2 320:1; do # tokens:EMU_LAZY
         run="$tiny $data --seq_len 16 --batch_size 4 --total_batch_size ${way%:*} --max_steps 4 --save_every 4 \
             --val_every 2 --val_tokens 160 --sample_every 3 --sample_tokens 3"
         must "$cuda" $run --graph 0 --out "$dir/launches"
         must env EMU_COUNT=1 EMU_LAZY=${way#*:} "$cuda" $run --out "$dir/graphs"
-        grep -q ' 4 graphs' "$dir/err" ||
-            note "not the graphs of two micro-steps, norm and update: $(tail -n 1 "$dir/err")"
+        grep -q ' 6 graphs' "$dir/err" ||
+            note "not the graphs of four micro-steps, norm and update: $(grep ' graphs' "$dir/err")"
         same_files "$dir/launches" "$dir/graphs" 4
         rm -r "$dir/launches" "$dir/graphs"
     done
@@ -275,13 +276,15 @@ wide_rows_train_as_on_the_cpu() {
     near "$dir/stream" "$dir/cpu" 0.02
 }
 
-# Graphs are recorded anew for each length. cuDNN computes attention of the full length, our kernels the others.
+# Graphs are recorded anew for each length. A step has three micro-batches, the first of which sets gradients: those of
+# the first step take two graphs, as one is warm-up, of the second three, of the third and fourth four. cuDNN computes
+# attention of the full length, our kernels the others.
 sequences_grow_as_on_the_cpu() {
     run="$tiny $data --total_batch_size 192 --seq_ramp 8:384 --max_steps 4 --save_every 2"
     must "$train" $run --out "$dir/cpu"
     must env EMU_COUNT=1 EMU_LAZY=1 "$cuda" $run --dtype fp32 --out "$dir/graphs"
-    [ "$(sed -n 's/^emu: .* \([0-9]*\) graphs.*/\1/p' "$dir/err")" = 8 ] ||
-        note "not two graphs of each length, norm and update: $(tail -n 1 "$dir/err")"
+    [ "$(sed -n 's/^emu: .* \([0-9]*\) graphs.*/\1/p' "$dir/err")" = 11 ] ||
+        note "not the graphs of each length, norm and update: $(grep ' graphs' "$dir/err")"
     must "$cuda" $run --dtype fp32 --graph 0 --out "$dir/launches"
     near "$dir/graphs" "$dir/cpu" 1e-5
     same_files "$dir/launches" "$dir/graphs" 4

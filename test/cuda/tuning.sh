@@ -217,12 +217,12 @@ a_step_replays_the_kernels_of_its_list() {
             BEGIN { # launches of an operation that has more than one; unfused: the bias, and GELU
                 of["matmul_forward"] = 1 + unfused
                 of["matmul_gelu_forward"] = 1 + 2 * unfused
-                of["matmul_backward"] = 4
-                of["matmul_gelu_backward"] = 4 + unfused
+                of["first_matmul_backward"] = 4
+                of["first_matmul_gelu_backward"] = 4 + unfused
                 of["attention_backward"] = 2
                 of["encoder_backward"] = 3
                 of["layernorm_backward"] = 2
-                of["classifier_backward"] = 4
+                of["first_classifier_backward"] = 4
                 of["norm_squared"] = 2
                 of["muon_update"] = 3 + 5 * 3
             }
