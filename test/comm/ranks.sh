@@ -50,8 +50,25 @@ a_batch_ramp_may_leave_ranks_without_rows() {
     must "$train" $ramp $data --batch_size 4 --out "$dir/one"
     for zero in 0 1; do
         must ranks 4 "$train" $ramp $data --batch_size 1 --zero $zero --out "$dir/four$zero"
+        [ $zero = 1 ] || mfu_is_of_all_ranks 4 "$dir/four0" # with shards, P has more padding
         same "$dir/one" "$dir/four$zero"
     done
+}
+
+# The MFU is 6 P + 6 L C T operations a token, P with padding, over the time and the peak, which has four digits.
+mfu_is_of_all_ranks() { # RANKS FOLDER
+    peak=$(sed -n 's/.* a peak of \([0-9.]*\) TFLOP.*/\1/p' "$dir/err")
+    awk -v all="$1" -v peak="$peak" '
+        function value(name) { return match($0, "\"" name "\":[^,]*") ? substr($0, RSTART + length(name) + 3) + 0 : 0 }
+        / sequences of / { length_from[$2 + 0] = $5 }
+        /"kind":"train"/ {
+            if (value("step") in length_from) { T = length_from[value("step")]; lengths++ }
+            flops = value("mfu") * value("ms") / 1e3 * peak * 1e12 * all / (value("tokens") - tokens)
+            share = flops / (6 * 39808 + 6 * 2 * 32 * T)
+            wrong += share > 1.004 || share < 0.996 # T 8 in place of 16: 0.988
+            tokens = value("tokens")
+        }
+        END { exit wrong > 0 || lengths < 3 }' "$2/log.txt" "$2/metrics.jsonl" || note "$2: peak $peak, another MFU"
 }
 
 ranks_compare_their_times() {
