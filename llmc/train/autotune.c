@@ -102,9 +102,8 @@ static const char* name_of(const GPT2* g, Choice choice, int i) {
 // Returns what stands behind "name=" in a list of "choice=variant", which may be NULL; NULL if it has no such choice.
 static const char* find_choice(const char* list, const char* name) {
     const size_t n = strlen(name);
-    const char* at = list ? strstr(list, name) : NULL;
-    while (at && (at[n] != '=' || (at > list && at[-1] != ' '))) { at = strstr(at + 1, name); }
-    return at ? at + n + 1 : NULL;
+    const char* at = list ? strstr(list, name) : NULL; // no name is part of another
+    return at && at[n] == '=' ? at + n + 1 : NULL;
 }
 
 // Returns the variant that `saved`, a list of "choice=variant", names for a choice; -1 if it names none, or one that
