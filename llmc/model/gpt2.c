@@ -300,11 +300,11 @@ static void zero_range(const GPT2* g, TensorRange r) {
 }
 
 void gpt2_zero_grads(GPT2* g) {
-    const TensorTable* table = &g->params_table;
-    for (int l = 0; l < table->num_layers; l++) { zero_range(g, tensors_vectors(table, l)); }
-    for (int i = 0; i < table->count; i++) {
-        const Tensor* t = &table->row[i];
-        if (t->repeat == ONCE && !tensor_is_operand(t)) { zero_range(g, (TensorRange){t->offset, tensor_size(t)}); }
+    // all between operands, padding too: a reduce-scatter leaves partial sums there
+    for (size_t at = 0; at < g->params_table.size;) {
+        const TensorRange operand = tensors_next_operand(&g->params_table, at);
+        if (operand.begin > at) { zero_range(g, (TensorRange){at, operand.begin - at}); }
+        at = operand.begin + operand.size;
     }
     g->backend->device_zero(g->sums, NUM_SUMS * sizeof(double));
     g->grad_mode = GRADS_SET;

@@ -59,13 +59,16 @@ TensorRange tensors_range(const TensorTable* table, int number) {
     return r;
 }
 
-TensorRange tensors_vectors(const TensorTable* table, int layer) {
-    TensorRange r = tensors_range(table, layer + 1);
-    for (int i = 0; i < table->count; i++) { // they end where the first matrix begins
+TensorRange tensors_next_operand(const TensorTable* table, size_t at) {
+    TensorRange next = {table->size, 0};
+    for (int i = 0; i < table->count; i++) {
         const Tensor* t = &table->row[i];
-        if (t->repeat == EACH && is_matrix(t)) { r.size = min_size(r.size, tensor_at(t, layer) - r.begin); }
+        for (int l = 0; l < t->layers && tensor_is_operand(t); l++) {
+            const TensorRange r = {tensor_at(t, l), tensor_elements(t)};
+            if (r.begin >= at && r.begin < next.begin) { next = r; }
+        }
     }
-    return r;
+    return next;
 }
 
 void tensors_bind(void* fields, size_t size, const TensorTable* table, void* memory, size_t unit, int layer) {

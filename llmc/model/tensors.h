@@ -75,8 +75,9 @@ TensorTable tensors_layout(const Tensor* rows, int count, int num_layers);
 int tensors_num_ranges(const TensorTable* table);
 TensorRange tensors_range(const TensorTable* table, int number);
 
-// Returns the range of all vectors of a layer.
-TensorRange tensors_vectors(const TensorTable* table, int layer);
+// Returns the elements of the next operand (tensor_is_operand) from element `at` on; behind the last one an empty range
+// at the end of the table.
+TensorRange tensors_next_operand(const TensorTable* table, size_t at);
 
 // Points the fields of a struct of pointers, one for each row, at a layer's tensors in `memory`. size: of the struct in
 // bytes; unit: bytes of a unit of the table. Tensors without rows are NULL.
