@@ -207,11 +207,11 @@ void gpt2_logits(GPT2* g, float* logits, int first, int count);
 // Begins a step: zeroes the sums and the gradients, but for those that the next backward pass sets (GradMode).
 void gpt2_zero_grads(GPT2* g);
 
-// Ends a step in which no backward pass ran: zeroes what it would have set.
+// Ends the micro-batches of a rank without a last one: if no backward pass ran, zeroes what it would have set.
 void gpt2_no_backward(GPT2* g);
 
-// After gpt2_forward: adds the gradient of dloss * sum(losses) to grads and the losses to sums[SUM_LOSS]. `ready` (or
-// NULL) is called for each range of gradients that is finished.
+// After gpt2_forward: adds the gradient of dloss * sum(losses) to grads, or sets it (GradMode), and adds the losses to
+// sums[SUM_LOSS]. `ready` (or NULL) is called for each range of gradients that is finished.
 void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady ready, void* context);
 
 // Forward and backward of the uploaded batch, as gpt2_backward says. A full micro-batch, of any T, whose gradients are

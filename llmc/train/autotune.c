@@ -17,7 +17,7 @@ static void range_ready(void* comm, float* grads, TensorRange range) {
 }
 
 // Queues the operations of a choice, on the activations and gradients of layer 0; for CHOICE_MATMUL_SMS backward of all
-// layers, with its collectives. Overwrites the gradients of parameters, which the caller zeroes afterwards.
+// layers, with its collectives. Changes the gradients of parameters.
 static void run_choice(GPT2* g, Comm* comm, Choice choice) {
     const Backend* b = g->backend;
     const int B = g->B, T = g->T, N = B * T, C = g->config.channels;
@@ -249,7 +249,7 @@ void autotune(Optimizer* o, const Plan* p, Comm* comm, const char* variants, con
         free(kernels);
         free(lines);
     }
-    gpt2_zero_grads(g); // tuning and timing have added to them
+    gpt2_zero_grads(g); // tuning and timing have changed them
     free(path);
     free(cached);
     free(earlier);
