@@ -3,8 +3,8 @@
 //
 // gemm.h would pack inp again for each block of c, and dout for each block of columns, which takes longer than AMX's
 // tiles. Here all threads pack both once, WEIGHT_ROWS rows at a time, and share them. The depth of a product is then so
-// small that one pass finishes a tile of sums, which goes to dweight at once. A block of inp, WEIGHT_COLUMNS
-// columns in 768 KiB, stays in L2.
+// small that one pass finishes a tile of sums, which goes to dweight at once. A block of inp, WEIGHT_COLUMNS columns in
+// 768 KiB, stays in L2.
 //
 // Elements are summed over N in the same order for any number of threads.
 #pragma once

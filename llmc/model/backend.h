@@ -4,8 +4,8 @@
 // device. The rest of the program is compiled once, over a `const Backend*`.
 //
 // Arguments of operations: what is written, what is read, sizes. Tensors are dense and row-major; N = B*T rows. All
-// pointers are device memory. Gradients of parameters and of the residual stream are added to (+=), those of matrices
-// if their GradMode says so; all other outputs are set (=).
+// pointers are device memory. Gradients of parameters and of the residual stream are added to (+=), unless an operation
+// has a GradMode and it says otherwise; all other outputs are set (=).
 //
 // Types: weights and activations are `Stored`, an element in the backend's storage type. The residual stream and its
 // gradient are `Residual`: float, or bf16 (--residual). Gradients of parameters, statistics and losses are float in
@@ -31,8 +31,8 @@ typedef struct Stored Stored;
 // One element of the residual stream or of its gradient, in the same way: Backend.residual_bytes.
 typedef struct Residual Residual;
 
-// What operations do with the gradient of the weight of a linear layer or the classifier. A step's first micro-batch
-// sets it, which saves zeroing and reading it (PyTorch: zero_grad(set_to_none=True)); later ones add to it.
+// Says whether the gradient of the weight of a linear layer or the classifier is set or added to. A step's first
+// micro-batch sets it, which saves zeroing and reading it (PyTorch: zero_grad(set_to_none=True)); later ones add to it.
 typedef enum { GRADS_ADD, GRADS_SET } GradMode;
 
 // Options of a device.

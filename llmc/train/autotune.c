@@ -249,7 +249,6 @@ void autotune(Optimizer* o, const Plan* p, Comm* comm, const char* variants, con
         free(kernels);
         free(lines);
     }
-    gpt2_zero_grads(g); // tuning and timing have changed them
     free(path);
     free(cached);
     free(earlier);

@@ -16,8 +16,8 @@ cpu_ranks_train_as_one_process_does() {
 
 # Shards of 20 channels end in padding, whose gradients are not part of the norm. No save, which overwrites gradients.
 padding_of_shards_has_no_gradient() {
-    odd="--model L=2,H=2,C=20,T=48,V=257 --tokenizer bytes --seq_len 32 --total_batch_size 384 --batch_size 2 --lr 1e-3 \
-        $quiet --save_every 0 --max_steps 5"
+    odd="--model L=2,H=2,C=20,T=48,V=257 --tokenizer bytes --seq_len 32 --total_batch_size 384 --batch_size 2 \
+        --lr 1e-3 --max_steps 5 --save_every 0 $quiet"
     must "$train" $odd $data --out "$dir/one"
     must ranks 3 "$train" $odd $data --zero 1 --out "$dir/three"
     near "$dir/one" "$dir/three" 1e-5
