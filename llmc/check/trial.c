@@ -25,7 +25,7 @@ Trial* trial_open(const Plan* p, const char* variants, Error* err) {
     gpt2_alloc(g);
     optimizer_alloc(&t->o, g, p->rates.kind, STATE_ON_DEVICE, NULL);
     load_weights(g, &t->o, p);
-    autotune(&t->o, p, NULL, variants, NULL);
+    autotune(&t->o, p, &alone, variants, NULL);
     t->host = b->host_alloc(2 * gpt2_batch_ints(g) * sizeof(int), "batches of tokens");
     t->sums = b->host_alloc(NUM_SUMS * sizeof(double), "losses and norms");
     return t;

@@ -264,7 +264,7 @@ static inline void classifier_backward(float* losses, Stored* dinp, float* dweig
                                        int N, int C, int V, int Vp) {
     for (int n = 0; n < N; n += chunk, mode = GRADS_ADD) {
         const int rows = min_int(chunk, N - n);
-        const bool scaled = matmul_is_blocked(rows) && dloss != 0.0f && !FLOATX_IS(fp16);
+        const bool scaled = matmul_is_blocked(rows) && !FLOATX_IS(fp16);
         const Stored* x = inp + (size_t)n * C;
         Stored* dx = dinp + (size_t)n * C;
         const Softmax s = classifier_rows(losses + n, logits, x, weight, targets + n, dloss, scaled, rows, C, V, Vp);

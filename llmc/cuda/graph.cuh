@@ -4,21 +4,19 @@
 // most at small batches, where launching a kernel takes longer than running it.
 //
 // A graph contains the arguments of its launches by value: sizes, factors, addresses. It is therefore valid for one set
-// of the work's arguments. Batches alternate between two buffers, and a step's first micro-batch sets what the others
-// add to (GradMode), so a recording keeps up to four graphs. Each costs a little memory and a capture; copying each
-// batch to one fixed buffer would cost a launch per batch. Uploads of batches are not recorded, so they overlap with
-// kernels as they do without graphs.
+// of the work's arguments. Batches alternate between two buffers, so a recording keeps up to two graphs. Each costs a
+// little memory and a capture; copying each batch to one fixed buffer would cost a launch per batch. Uploads of batches
+// are not recorded, so they overlap with kernels as they do without graphs.
 //
 // The first call runs the work without recording it: libraries then choose algorithms and load kernels, which a capture
 // forbids.
 #pragma once
 #include "device.cuh"
 
-static constexpr int GRAPHS_KEPT = 4, MAX_WORK_ARGUMENTS = 32; // in bytes
+static constexpr int GRAPHS_KEPT = 2, MAX_WORK_ARGUMENTS = 32; // in bytes
 
 typedef struct {
     cudaGraphExec_t exec; // NULL: no graph
-    size_t bytes;
     char arguments[MAX_WORK_ARGUMENTS];
 } Graph;
 
@@ -32,7 +30,7 @@ struct Recording {
 static inline Graph* graph_find(Recording* r, const void* arguments, size_t bytes) {
     for (int i = 0; i < GRAPHS_KEPT; i++) {
         Graph* g = &r->graph[i];
-        if (g->exec && g->bytes == bytes && !memcmp(g->arguments, arguments, bytes)) { return g; }
+        if (g->exec && !memcmp(g->arguments, arguments, bytes)) { return g; }
     }
     return NULL;
 }
@@ -90,7 +88,6 @@ static inline Graph* graph_record(Recording* r, const char* name, Work work, con
         r->is_given_up = true;
         return NULL;
     }
-    g->bytes = bytes;
     memcpy(g->arguments, arguments, bytes);
     r->next = (r->next + 1) % GRAPHS_KEPT;
     return g;

@@ -221,7 +221,7 @@ typedef struct Backend {
     // computed in chunks with `logits` (chunk,Vp) as scratch, so that logits are never held in full.
     //   classifier_loss      losses (N)
     //   classifier_backward  losses (N); and the gradient of dloss * sum(losses): dinp (N,C) =, dweight (Vp,C) = or +=.
-    //                        Rows V..Vp of dweight get exact zeros, whatever the padding of weight holds.
+    //                        dloss is not 0. Rows V..Vp of dweight get exact zeros, whatever the padding of weight holds.
     //   classifier_logits    out (N,V) in float
     // classifier_chunk returns the rows of a chunk of N rows that suits this device, at most N. It grows with N.
     int (*classifier_chunk)(int N);
@@ -393,8 +393,8 @@ typedef struct Backend {
 
     // Runs `work`, which only queues operations, device_zero, device_send and device_fetch. A GPU records it once as a
     // graph and replays that. Everything that changes between calls must lie in device memory or in `arguments`
-    // (`bytes` of them, padding zeroed); four sets of arguments are remembered, another one costs a new recording.
-    // *recording is NULL at first and belongs to one piece of work.
+    // (`bytes` of them, padding zeroed); two sets of arguments are remembered, another one costs a new recording.
+    // *recording is NULL at first and belongs to one piece of work, whose operations and `bytes` are always the same.
     void (*device_replay)(Recording** recording, const char* name, Work work, const void* arguments, size_t bytes);
     // Frees a recording. Call it before memory that its work uses is freed.
     void (*device_forget)(Recording** recording);

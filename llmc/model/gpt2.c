@@ -115,7 +115,7 @@ void gpt2_alloc(GPT2* g) {
 
 void gpt2_free(GPT2* g) {
     MemoryLine line[GPT2_MEMORY_LINES];
-    g->backend->device_forget(&g->micro_step);
+    for (int mode = GRADS_ADD; mode <= GRADS_SET; mode++) { g->backend->device_forget(&g->micro_step[mode]); }
     gpt2_memory(g, line);
     memory_lines_free(g->backend, g, line, GPT2_MEMORY_LINES);
     memset(g, 0, sizeof *g);
@@ -406,7 +406,7 @@ void gpt2_micro_step(GPT2* g, int B, int T, float dloss, GradsReady ready, void*
     step.B = B;
     step.T = T;
     step.mode = take_grad_mode(g);
-    b->device_replay(&g->micro_step, "micro-step", micro_step_work, &step, sizeof step);
+    b->device_replay(&g->micro_step[step.mode], "micro-step", micro_step_work, &step, sizeof step);
 }
 
 double gpt2_flops_per_token(const GPT2* g, int T) {

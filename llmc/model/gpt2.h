@@ -114,7 +114,7 @@ typedef struct {
     int *tokens, *targets, *order; // (B,T) each, in one of the two
     double* sums;                  // NUM_SUMS
     GradMode grad_mode;            // of the next backward pass
-    Recording* micro_step;
+    Recording* micro_step[2];      // for each GradMode
 } GPT2;
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -8,6 +8,12 @@ static const char* const CHOICE_NAMES[NUM_CHOICES] = {
     "flash_forward", "flash_keys", "flash_queries", "attention_forward", "attention_backward", "gelu_forward",
     "gelu_backward", "matmul_sms"};
 
+typedef struct {
+    GPT2* g;
+    Comm* comm;    // all ranks of it choose alike
+    GradMode mode; // of most backward passes of the run
+} Tuning;
+
 // ---------------------------------------------------------------------------------------------------------------------
 // measuring
 
@@ -16,9 +22,17 @@ static void range_ready(void* comm, float* grads, TensorRange range) {
     comm_all_reduce_begin(comm, grads + range.begin, range.size);
 }
 
+// Queues a backward pass over the batch that is uploaded. ready: NULL, or called as gpt2_backward() does.
+static void run_backward(const Tuning* t, GradsReady ready) {
+    GPT2* g = t->g;
+    g->grad_mode = t->mode;
+    gpt2_backward(g, g->B, g->T, 1.0f / (float)(g->B * g->T), ready, t->comm);
+}
+
 // Queues the operations of a choice, on the activations and gradients of layer 0; for CHOICE_MATMUL_SMS backward of all
 // layers, with its collectives. Changes the gradients of parameters.
-static void run_choice(GPT2* g, Comm* comm, Choice choice) {
+static void run_choice(const Tuning* t, Choice choice) {
+    const GPT2* g = t->g;
     const Backend* b = g->backend;
     const int B = g->B, T = g->T, N = B * T, C = g->config.channels;
     const Params p = params_at(g, 0);
@@ -37,29 +51,30 @@ static void run_choice(GPT2* g, Comm* comm, Choice choice) {
                               g->config.num_heads);
         break;
     case CHOICE_MATMUL_SMS:
-        gpt2_backward(g, B, T, 1.0f / (float)N, range_ready, comm);
-        comm_end(comm);
+        run_backward(t, range_ready);
+        comm_end(t->comm);
         break;
     case CHOICE_GELU_FORWARD: b->matmul_gelu_forward(a.fch_gelu, a.fch, a.ln2, p.fcw, p.fcb, N, C, 4 * C); break;
     default:
-        b->matmul_gelu_backward(a.dbt4c, dp.fcprojw, dp.fcprojb, a.dbtc, a.fch_gelu, a.fch, p.fcprojw, GRADS_SET, N,
+        b->matmul_gelu_backward(a.dbt4c, dp.fcprojw, dp.fcprojb, a.dbtc, a.fch_gelu, a.fch, p.fcprojw, t->mode, N,
                                 4 * C, C);
     }
 }
 
 // Returns seconds of one run. The first run is a warm-up: the device works on it while the timed ones are queued.
-static double seconds_of_choice(GPT2* g, Comm* comm, Choice choice) {
-    const Backend* b = g->backend;
+static double seconds_of_choice(const Tuning* t, Choice choice) {
+    const Backend* b = t->g->backend;
     enum { RUNS = 2 };
-    run_choice(g, comm, choice);
+    run_choice(t, choice);
     b->device_timer_start();
-    for (int i = 0; i < RUNS; i++) { run_choice(g, comm, choice); }
+    for (int i = 0; i < RUNS; i++) { run_choice(t, choice); }
     return b->device_timer_stop() / RUNS;
 }
 
 // Sets seconds[i] to the shortest time of variant i; skips variants whose seconds[i] is INFINITY. Variants alternate,
 // so that other load on the machine slows all of them. Ranks time collectives equally often.
-static void time_variants(GPT2* g, Comm* comm, Choice choice, double seconds[MAX_VARIANTS]) {
+static void time_variants(const Tuning* t, Choice choice, double seconds[MAX_VARIANTS]) {
+    const GPT2* g = t->g;
     const Backend* b = g->backend;
     enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 20 }; // these and the seconds are chosen, not measured
     const double enough = choice == CHOICE_MATMUL_SMS ? 0 : 0.05;
@@ -71,7 +86,7 @@ static void time_variants(GPT2* g, Comm* comm, Choice choice, double seconds[MAX
         for (int i = 0; i < MAX_VARIANTS; i++) {
             if (!isfinite(seconds[i])) { continue; }
             b->choose_variant(choice, i, g->B, g->T, g->config.channels, g->config.num_heads);
-            const double now = seconds_of_choice(g, comm, choice);
+            const double now = seconds_of_choice(t, choice);
             seconds[i] = round ? fmin(seconds[i], now) : now;
         }
         spent = seconds_now() - begin;
@@ -124,18 +139,19 @@ static int saved_variant(const GPT2* g, Choice choice, const char* saved) {
 
 // Returns the saved variant of a choice, or the fastest. Variants that do not exist, or are not the saved one, get the
 // time INFINITY. If more than one is left, they are timed.
-static int choose_one(GPT2* g, Comm* comm, Choice choice, const char* saved, bool has_tokens) {
+static int choose_one(const Tuning* t, Choice choice, const char* saved, bool has_tokens) {
+    const GPT2* g = t->g;
     double seconds[MAX_VARIANTS];
     int count = 0;
     const int variant = saved_variant(g, choice, saved);
-    const bool can_run = choice != CHOICE_MATMUL_SMS || variant >= 0 || (comm && has_tokens);
+    const bool can_run = choice != CHOICE_MATMUL_SMS || variant >= 0 || has_tokens;
     for (int i = 0; i < MAX_VARIANTS; i++) {
         const bool is_open = can_run && (variant < 0 || i == variant) && name_of(g, choice, i);
         seconds[i] = is_open ? 0 : INFINITY;
         count += is_open;
     }
-    if (count > 1) { time_variants(g, comm, choice, seconds); }
-    if (comm) { comm_all_reduce_host(comm, seconds, MAX_VARIANTS); } // so that all ranks choose the same
+    if (count > 1) { time_variants(t, choice, seconds); }
+    comm_all_reduce_host(t->comm, seconds, MAX_VARIANTS); // so that all ranks choose the same
     return fastest_variant(seconds, MAX_VARIANTS);
 }
 
@@ -144,8 +160,8 @@ static int choose_one(GPT2* g, Comm* comm, Choice choice, const char* saved, boo
 
 // Queues all matmuls of a step, with GELU fused and apart, and backward's on fewer multiprocessors too. Their operands
 // are those of a real step, on random tokens.
-static void queue_matmuls(Optimizer* o, Comm* comm) {
-    GPT2* g = o->model;
+static void queue_matmuls(const Tuning* t, Optimizer* o) {
+    GPT2* g = t->g;
     const Backend* b = g->backend;
     const size_t n = (size_t)g->B * (size_t)g->T;
     int* batch = b->host_alloc(gpt2_batch_ints(g) * sizeof *batch, "tokens to tune on");
@@ -153,7 +169,7 @@ static void queue_matmuls(Optimizer* o, Comm* comm) {
     gpt2_upload(g, batch, n);
     // not watched: in the first step the device's own memory for operands in FP8 grows, and moves
     gpt2_forward(g, g->B, g->T, NULL);
-    gpt2_backward(g, g->B, g->T, 1.0f / (float)n, NULL, NULL);
+    run_backward(t, NULL);
     b->matmuls_watch();
     for (int variant = MAX_VARIANTS - 1; variant >= 0; variant--) { // the default comes last
         bool exists = variant == 0;
@@ -163,14 +179,14 @@ static void queue_matmuls(Optimizer* o, Comm* comm) {
             b->choose_variant((Choice)choice, variant, g->B, g->T, g->config.channels, g->config.num_heads);
         }
         if (!exists) { continue; }
-        if (comm && name_of(g, CHOICE_MATMUL_SMS, 1)) {
+        if (name_of(g, CHOICE_MATMUL_SMS, 1)) {
             b->choose_variant(CHOICE_MATMUL_SMS, 1, g->B, g->T, g->config.channels, g->config.num_heads);
             gpt2_forward(g, g->B, g->T, NULL);
-            run_choice(g, comm, CHOICE_MATMUL_SMS);
+            run_choice(t, CHOICE_MATMUL_SMS);
             b->choose_variant(CHOICE_MATMUL_SMS, 0, g->B, g->T, g->config.channels, g->config.num_heads);
         }
         gpt2_forward(g, g->B, g->T, NULL);
-        gpt2_backward(g, g->B, g->T, 1.0f / (float)n, NULL, NULL);
+        run_backward(t, NULL);
     }
     optimizer_queue_matmuls(o);
     b->device_sync();
@@ -178,17 +194,17 @@ static void queue_matmuls(Optimizer* o, Comm* comm) {
 }
 
 // Chooses the algorithm of each matmul: from `saved`, else from `cached`, else the fastest. Either may be NULL.
-static void tune_matmuls(Optimizer* o, const Plan* p, Comm* comm, const char* saved, const char* cached) {
+static void tune_matmuls(const Tuning* t, Optimizer* o, const Plan* p, const char* saved, const char* cached) {
     const double seconds = 5; // in all, chosen
-    const Backend* b = o->model->backend;
-    const bool is_first = !comm || comm->rank == 0, tunes = p->tune != tune_0;
-    if (b->is_host || p->device.plain || (!tunes && !saved)) { return; }
-    queue_matmuls(o, comm);
+    const Backend* b = t->g->backend;
+    const bool is_first = t->comm->rank == 0, tunes = p->tune != tune_0;
+    if (p->device.plain || (!tunes && !saved)) { return; }
+    queue_matmuls(t, o);
     if (saved) { b->matmuls_load(saved); }
     if (cached) { b->matmuls_load(cached); }
     if (tunes && is_first) { b->matmuls_tune(seconds); }
-    if (comm && comm->size > 1) { // the other ranks have timed nothing
-        char* lines = share_text(comm, is_first ? b->matmuls_save() : NULL);
+    if (t->comm->size > 1) { // the other ranks have timed nothing
+        char* lines = share_text(t->comm, is_first ? b->matmuls_save() : NULL);
         b->matmuls_load(lines);
         free(lines);
     }
@@ -198,11 +214,12 @@ static void tune_matmuls(Optimizer* o, const Plan* p, Comm* comm, const char* sa
 // all choices
 
 // Chooses the variants: from `saved`, which may be NULL, else the fastest. has_tokens: a batch is uploaded.
-static void choose_variants(GPT2* g, Comm* comm, const char* saved, bool has_tokens) {
+static void choose_variants(const Tuning* t, const char* saved, bool has_tokens) {
+    GPT2* g = t->g;
     const Backend* b = g->backend;
     if (g->eot != NO_DOCUMENTS) { gpt2_embed(g, g->B, g->T, NULL); } // finds those that attention is timed with
     for (int choice = 0; choice < NUM_CHOICES; choice++) {
-        const int variant = choose_one(g, comm, (Choice)choice, saved, has_tokens);
+        const int variant = choose_one(t, (Choice)choice, saved, has_tokens);
         b->choose_variant((Choice)choice, variant, g->B, g->T, g->config.channels, g->config.num_heads);
     }
 }
@@ -213,43 +230,34 @@ static char* variants_key(const GPT2* g, const Plan* p) {
     return format("%s,%d%d", key, p->exact, p->has_zero);
 }
 
-// Returns the line of the cache for the variants of this run: their key, a space, and device_kernels().
-static char* variants_line(const GPT2* g, const Plan* p) {
-    char* key = variants_key(g, p);
-    char* line = format("%s %s\n", key, g->backend->device_kernels());
-    free(key);
-    return line;
-}
-
-// Returns the variants in a cache's lines; NULL if there are none.
-static char* cached_variants(const GPT2* g, const Plan* p, const char* lines) {
-    if (!lines) { return NULL; }
-    char* key = variants_key(g, p);
-    const char* line = tune_line(lines, key, strlen(key));
-    free(key);
-    return line ? format("%.*s", (int)strcspn(line, "\n"), line) : NULL;
+// Adds the choices to the cache, but for those of a checkpoint, which may be another GPU's.
+static void cache_choices(const char* path, const Backend* b, const char* key, bool has_variants, bool has_matmuls) {
+    char* algorithms = has_matmuls ? format("%s", "") : b->matmuls_save();
+    char* kernels = has_variants ? format("%s", "") : format("%s %s\n", key, b->device_kernels());
+    char* lines = format("%s%s", algorithms, kernels);
+    tune_cache_add(path, lines);
+    free(algorithms);
+    free(kernels);
+    free(lines);
 }
 
 void autotune(Optimizer* o, const Plan* p, Comm* comm, const char* variants, const char* matmuls) {
     GPT2* g = o->model;
     const Backend* b = g->backend;
-    const bool has_cache = p->tune != tune_0 && !b->is_host && !p->device.plain && (!comm || comm->rank == 0);
+    if (b->is_host) { return; }
+    const bool is_one_batch = p->total_batch_size <= (long long)g->B * g->T * comm->size;
+    const Tuning t = {.g = g, .comm = comm, .mode = is_one_batch ? GRADS_SET : GRADS_ADD};
+    const bool has_cache = p->tune != tune_0 && !p->device.plain && comm->rank == 0;
     char* path = has_cache ? tune_cache_path(b->matmuls_identity()) : NULL;
     char* cached = path && p->tune != tune_anew ? tune_cache_read(path) : NULL;
-    tune_matmuls(o, p, comm, matmuls, cached);
-    char* earlier = cached_variants(g, p, cached);
-    if (comm) { earlier = share_text(comm, earlier); }
-    choose_variants(g, comm, variants ? variants : earlier, p->tune != tune_0);
-    if (path) { // but for a checkpoint's choices, which may be another GPU's
-        char* algorithms = matmuls ? format("%s", "") : b->matmuls_save();
-        char* kernels = variants ? format("%s", "") : variants_line(g, p);
-        char* lines = format("%s%s", algorithms, kernels);
-        tune_cache_add(path, lines);
-        free(algorithms);
-        free(kernels);
-        free(lines);
-    }
+    tune_matmuls(&t, o, p, matmuls, cached);
+    char* key = variants_key(g, p);
+    const char* line = cached ? tune_line(cached, key, strlen(key)) : NULL;
+    char* earlier = share_text(comm, line ? format("%.*s", (int)strcspn(line, "\n"), line) : NULL);
+    choose_variants(&t, variants ? variants : earlier, p->tune != tune_0);
+    if (path) { cache_choices(path, b, key, variants, matmuls); }
     free(path);
     free(cached);
+    free(key);
     free(earlier);
 }

@@ -9,7 +9,7 @@
 
 // Makes all choices for a model and its optimizer. Call it when weights are loaded, before the first step; it
 // overwrites activations, gradients and sums. variants, matmuls: device_kernels() and matmuls_save() of the run being
-// resumed, or NULL. comm: all ranks of it call this and make the choices of rank 0; NULL: one process. With --zero 1
-// and Muon a rank may own matrices of a shape that rank 0 does not own: for these it takes the library's first
-// algorithm. --tune 0 times no algorithm, and has no cache.
+// resumed, or NULL. All ranks of `comm` call this and make the choices of rank 0. With --zero 1 and Muon a rank may own
+// matrices of a shape that rank 0 does not own: for these it takes the library's first algorithm. --tune 0 times no
+// algorithm, and has no cache.
 void autotune(Optimizer* o, const Plan* p, Comm* comm, const char* variants, const char* matmuls);

@@ -181,11 +181,11 @@ namespace emu::lt {
 enum { ALGORITHMS = 4, LARGEST_WORKSPACE = 64 << 10 };
 
 // Names an algorithm for EMU_SLOW: cublaslt_0 is the heuristic's first that is not fused, cublasltfew_0 the one for
-// fewer multiprocessors.
-inline std::string algorithm_name(const MatmulDesc& desc, const Algorithm& x) {
+// fewer multiprocessors; cublaslt_0_adds is the first where it adds to a matrix.
+inline std::string algorithm_name(const MatmulDesc& desc, const Algorithm& x, float beta) {
     const bool is_fused = desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
     return std::string(desc.sms ? "cublasltfew_" : "cublaslt_") + (is_fused ? "fused_" : "") +
-           std::to_string(x.parts - 1);
+           std::to_string(x.parts - 1) + (beta != 0 ? "_adds" : "");
 }
 
 // Returns result number `rank` of the heuristic, 0 being the best. The first half of them use a workspace, as far as
@@ -317,7 +317,7 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     status = check_pointers(product, x);
     if (status == CUBLAS_STATUS_SUCCESS) { status = check_epilogue_pointers(product, x); }
     if (status != CUBLAS_STATUS_SUCCESS) { return status; }
-    const std::string name = algorithm_name(*desc, x);
+    const std::string name = algorithm_name(*desc, x, product.beta);
     if (desc->sms) { emu::counts.shared++; }
     emu::enqueue(stream, [=]() mutable {
         emu::clock_launch(name.c_str());
