@@ -105,9 +105,7 @@ static double collective_seconds(const CommBench* b, Collective what, size_t byt
 
 // Returns the largest value among all processes.
 static double comm_slowest(Comm* comm, double mine) {
-    double* all = alloc_or_die((size_t)comm->size, sizeof *all, "times");
-    double most = mine;
-    connection_gather(comm->peers, &mine, sizeof mine, all);
+    double *all = comm_gather(comm, &mine, sizeof mine), most = mine;
     for (int r = 0; r < comm->size; r++) { most = fmax(most, all[r]); }
     free(all);
     return most;

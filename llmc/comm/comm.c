@@ -49,10 +49,15 @@ void comm_barrier(Comm* comm) {
     if (comm->size > 1) { connection_barrier(comm->peers); }
 }
 
+void* comm_gather(Comm* comm, const void* mine, size_t bytes) {
+    void* all = alloc_or_die((size_t)comm->size, bytes, "what each process tells");
+    connection_gather(comm->peers, mine, bytes, all);
+    return all;
+}
+
 size_t comm_min_host(Comm* comm, size_t mine) {
     if (comm->size == 1) { return mine; }
-    size_t* all = alloc_or_die((size_t)comm->size, sizeof *all, "a number of each process");
-    connection_gather(comm->peers, &mine, sizeof mine, all);
+    size_t* all = comm_gather(comm, &mine, sizeof mine);
     for (int r = 0; r < comm->size; r++) { mine = min_size(mine, all[r]); }
     free(all);
     return mine;

@@ -70,6 +70,9 @@ void comm_report_activity(Comm* comm, long long step, RankActivity activity);
 // Returns when all processes have called it.
 void comm_barrier(Comm* comm);
 
+// Returns `bytes` of each process, in order of rank; the caller frees them. Not for one process alone.
+void* comm_gather(Comm* comm, const void* mine, size_t bytes);
+
 // Returns the smallest of all processes' numbers.
 size_t comm_min_host(Comm* comm, size_t mine);
 

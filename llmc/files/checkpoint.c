@@ -180,26 +180,40 @@ static json_t* best_to_json(const Validated* v) {
                                json_hex(v->data)) : NULL;
 }
 
-Phases state_pending(const json_t* state) {
-    const json_t* phases = json_object_get(state, "pending");
-    return (Phases){.val = json_is_true(json_object_get(phases, "val")),
-                    .eval = json_is_true(json_object_get(phases, "eval")),
-                    .sample = json_is_true(json_object_get(phases, "sample"))};
+TrainState train_state_from_json(const json_t* state) {
+    Error ignored; // checkpoint_read_state() has tried the windows
+    const json_t *best = json_object_get(state, "best"), *pending = json_object_get(state, "pending");
+    TrainState s = {.step = json_integer_value(json_object_get(state, "step")),
+                    .updates = json_integer_value(json_object_get(state, "updates")),
+                    .tokens = json_integer_value(json_object_get(state, "tokens")),
+                    .window = (uint64_t)json_integer_value(json_object_get(state, "window")),
+                    .best = {.step = json_integer_value(json_object_get(best, "step")),
+                             .loss = json_number_value(json_object_get(best, "val_loss"))},
+                    .numerics = {.bad_steps = json_integer_value(json_object_get(state, "bad_steps")),
+                                 .nonfinite_steps = json_integer_value(json_object_get(state, "nonfinite_steps"))},
+                    .pending = {.val = json_is_true(json_object_get(pending, "val")),
+                                .eval = json_is_true(json_object_get(pending, "eval")),
+                                .sample = json_is_true(json_object_get(pending, "sample"))}};
+    json_get_hex(state, "data_hash", &s.data_hash);
+    json_get_hex(best, "val_data", &s.best.data);
+    outliers_from_json(&s.numerics.loss_window, json_object_get(state, "loss_window"), &ignored);
+    outliers_from_json(&s.numerics.norm_window, json_object_get(state, "norm_window"), &ignored);
+    return s;
 }
 
 // Returns state.json. A member whose value is NULL is left out (o* and s*).
 static json_t* state_to_json(const TrainState* s, const Backend* b, json_t* options, const char* nccl_algorithms) {
-    const LossScale* scale = &s->loss_scale;
+    const Numerics* n = &s->numerics;
     const char* kernels = b->level ? b->level : b->device_kernels();
     json_t* state = json_pack(
         "{s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:{s:s}, s:o, s:o*, s:s*, s:o*, s:o*, s:o*, s:o*, s:o*}",
         "format", CHECKPOINT_FORMAT, "step", (json_int_t)s->step, "updates", (json_int_t)s->updates, "tokens",
         (json_int_t)s->tokens, "window", (json_int_t)s->window, "data_hash", json_hex(s->data_hash), "loss_window",
-        outliers_to_json(&s->loss_window), "norm_window", outliers_to_json(&s->norm_window), "options", options,
+        outliers_to_json(&n->loss_window), "norm_window", outliers_to_json(&n->norm_window), "options", options,
         "kernels", b->device, kernels, "tokenizer_hash", json_hex(s->tokenizer_hash), "matmuls",
-        matmuls_to_json(b), "nccl_algo", nccl_algorithms, "bad_steps", count_to_json(s->bad_steps), "nonfinite_steps",
-        count_to_json(s->nonfinite_steps), "pending", phases_to_json(s->pending), "best", best_to_json(&s->best),
-        "loss_scale", scale->is_dynamic ? loss_scale_to_json(scale) : NULL);
+        matmuls_to_json(b), "nccl_algo", nccl_algorithms, "bad_steps", count_to_json(n->bad_steps), "nonfinite_steps",
+        count_to_json(n->nonfinite_steps), "pending", phases_to_json(s->pending), "best", best_to_json(&s->best),
+        "loss_scale", n->loss_scale.is_dynamic ? loss_scale_to_json(&n->loss_scale) : NULL);
     if (!state) { fatal("state.json: the choice of NCCL's algorithms is not UTF-8"); }
     return state;
 }
@@ -367,30 +381,15 @@ char* checkpoint_write(const char* out, const Snapshot* snapshot, Error* err) {
     return NULL;
 }
 
-bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* state, Error* err) {
+bool checkpoint_load(Optimizer* o, const char* folder, Error* err) {
     char* path = format("%s/optimizer.safetensors", folder);
     const TensorBlock moments[2] = {
         {.prefix = "m.", .data = o->m, .hf_layout = false}, {.prefix = "v.", .data = o->v, .hf_layout = false}};
     SafeTensors file;
-    s->step = json_integer_value(json_object_get(state, "step"));
-    s->updates = json_integer_value(json_object_get(state, "updates"));
-    o->rounding.step = (int)s->updates;
     bool ok = model_file_load(o->model, o, folder, err) && safetensors_open(&file, path, err);
     free(path);
     if (!ok) { return false; }
     ok = tensors_load(&file, o, moments, 2, err);
     safetensors_close(&file);
-    s->tokens = json_integer_value(json_object_get(state, "tokens"));
-    s->window = (uint64_t)json_integer_value(json_object_get(state, "window"));
-    s->data_hash = 0;
-    json_get_hex(state, "data_hash", &s->data_hash);
-    const json_t* best = json_object_get(state, "best");
-    s->best = (Validated){.step = json_integer_value(json_object_get(best, "step")),
-                          .loss = json_number_value(json_object_get(best, "val_loss"))};
-    json_get_hex(best, "val_data", &s->best.data);
-    s->bad_steps = json_integer_value(json_object_get(state, "bad_steps"));
-    s->nonfinite_steps = json_integer_value(json_object_get(state, "nonfinite_steps"));
-    s->pending = state_pending(state);
-    return ok && outliers_from_json(&s->loss_window, json_object_get(state, "loss_window"), err) &&
-           outliers_from_json(&s->norm_window, json_object_get(state, "norm_window"), err);
+    return ok;
 }

@@ -37,6 +37,14 @@ typedef struct {
     uint64_t data; // hash of what it was validated on; 0: unknown
 } Validated;
 
+// The numerics of a run: its loss scale, and what it remembers of the last steps (train/numerics.h).
+typedef struct {
+    LossScale loss_scale;
+    OutlierDetector loss_window, norm_window;
+    long long bad_steps;       // the last steps in a row whose loss or norm was a spike, or not finite
+    long long nonfinite_steps; // the last ones in a row whose loss or norm was not finite
+} Numerics;
+
 // State of a run, besides parameters and moments.
 typedef struct {
     long long step;     // steps done
@@ -45,12 +53,9 @@ typedef struct {
     uint64_t window;    // the next window of the data (dataloader.h), which gives epoch and position
     uint64_t data_hash; // of the training data
     uint64_t tokenizer_hash; // 0: there is none
-    OutlierDetector loss_window, norm_window;
-    Validated best;      // the checkpoint with the lowest validation loss; on rank 0
-    LossScale loss_scale;
-    long long bad_steps;       // the last steps in a row whose loss or norm was a spike, or not finite (numerics.h)
-    long long nonfinite_steps; // the last ones in a row whose loss or norm was not finite
-    Phases pending;      // phases of this step that a stop has left
+    Validated best;     // the checkpoint with the lowest validation loss; on rank 0
+    Numerics numerics;
+    Phases pending;     // phases of this step that a stop has left
 } TrainState;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -78,8 +83,9 @@ const char* state_kernels(const json_t* state, const Backend* b);
 // none. free() them.
 char* state_matmuls(const json_t* state, const Backend* b);
 
-// Returns the phases of the checkpoint's step that a stop has left.
-Phases state_pending(const json_t* state);
+// Returns the state of a run that such an object holds, but for the loss scale, which restore.c decides on. NULL: that
+// of a run that begins.
+TrainState train_state_from_json(const json_t* state);
 
 // Writes, or reads, the options of a run in `out`. run_read_options() returns NULL if there is no such file, and ends
 // the program if it is damaged.
@@ -145,5 +151,5 @@ char* checkpoint_write(const char* out, const Snapshot* snapshot, Error* err);
 // thousands of steps. But each rank would need the disk, and a checkpoint could be incomplete in as many places.
 void checkpoint_hand_over(const Optimizer* o);
 
-// Loads parameters, moments and state of a verified checkpoint, but for the loss scale, which restore.c decides on.
-bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* state, Error* err);
+// Loads parameters and moments of a verified checkpoint.
+bool checkpoint_load(Optimizer* o, const char* folder, Error* err);

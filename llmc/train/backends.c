@@ -14,20 +14,15 @@
 #define ADDRESS_OF_BACKEND(name) &name,
 GPU_BACKENDS(DECLARE_BACKEND)
 CPU_BACKENDS(DECLARE_BACKEND)
-static const Backend* const cpu_backends[] = {CPU_BACKENDS(ADDRESS_OF_BACKEND)};
-static const Backend* const gpu_backends[] = {GPU_BACKENDS(ADDRESS_OF_BACKEND)};
-enum { NUM_CPU_BACKENDS = sizeof cpu_backends / sizeof *cpu_backends };
-enum { NUM_GPU_BACKENDS = sizeof gpu_backends / sizeof *gpu_backends };
+static const Backend* const backends[] = {GPU_BACKENDS(ADDRESS_OF_BACKEND) CPU_BACKENDS(ADDRESS_OF_BACKEND)};
+enum { NUM_BACKENDS = sizeof backends / sizeof *backends };
 
 bool program_has_gpu(void) { return &cuda_fp32 != NULL; }
 
 int list_backends(const Backend* list[MAX_BACKENDS]) {
     int count = 0;
-    for (int i = 0; i < NUM_GPU_BACKENDS; i++) {
-        if (gpu_backends[i]) { list[count++] = gpu_backends[i]; }
-    }
-    for (int i = 0; i < NUM_CPU_BACKENDS; i++) {
-        if (cpu_backends[i]) { list[count++] = cpu_backends[i]; }
+    for (int i = 0; i < NUM_BACKENDS; i++) {
+        if (backends[i]) { list[count++] = backends[i]; }
     }
     return count;
 }
@@ -50,10 +45,15 @@ static bool lower_level_is_faster(const Backend* b) {
 
 enum dtype dtype_of_storage(const Backend* b) { return (enum dtype)choice_find(dtype_names, b->storage); }
 
+// Returns true if a backend is linked in, is a CPU's (is_host) or a GPU's, has this storage type, and can run here.
+static bool fits(const Backend* b, bool is_host, enum dtype storage) {
+    return b && b->is_host == is_host && dtype_of_storage(b) == storage && (!is_host || processor_has(b->level));
+}
+
 const Backend* find_cpu_backend(enum dtype storage, enum cpu cpu) {
-    for (int i = 0; i < NUM_CPU_BACKENDS; i++) {
-        const Backend* b = cpu_backends[i];
-        if (!b || dtype_of_storage(b) != storage || !processor_has(b->level)) { continue; }
+    for (int i = 0; i < NUM_BACKENDS; i++) {
+        const Backend* b = backends[i];
+        if (!fits(b, true, storage)) { continue; }
         if (cpu == cpu_auto ? !lower_level_is_faster(b) : !strcmp(b->level, cpu_names[cpu])) { return b; }
     }
     return NULL;
@@ -81,8 +81,8 @@ const Backend* find_backend(enum dtype dtype, enum cpu cpu) {
         return is_of_gpus ? NULL : find_cpu_backend(is_auto ? dtype_fp32 : storage_of_dtype(dtype), cpu);
     }
     const enum dtype storage = is_auto ? automatic_gpu_storage() : storage_of_dtype(dtype);
-    for (int i = 0; i < NUM_GPU_BACKENDS; i++) {
-        if (gpu_backends[i] && dtype_of_storage(gpu_backends[i]) == storage) { return gpu_backends[i]; }
+    for (int i = 0; i < NUM_BACKENDS; i++) {
+        if (fits(backends[i], false, storage)) { return backends[i]; }
     }
     return NULL;
 }
@@ -98,10 +98,9 @@ static void ATTR_NORETURN no_backend(const Config* c) {
     }
     char names[128] = "auto";
     const enum dtype storage = c->dtype == dtype_auto ? dtype_fp32 : storage_of_dtype(c->dtype);
-    for (int i = 0; i < NUM_CPU_BACKENDS; i++) {
-        const Backend* b = cpu_backends[i];
-        if (!b || dtype_of_storage(b) != storage || !processor_has(b->level)) { continue; }
-        snprintf(names + strlen(names), sizeof names - strlen(names), ", %s", b->level);
+    for (int i = 0; i < NUM_BACKENDS; i++) {
+        if (!fits(backends[i], true, storage)) { continue; }
+        snprintf(names + strlen(names), sizeof names - strlen(names), ", %s", backends[i]->level);
     }
     usage_error("--cpu %s: not on this processor, not in this build, or not for --dtype %s; there are: %s",
                 cpu_names[c->cpu], dtype_names[storage], names);

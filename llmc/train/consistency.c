@@ -66,8 +66,7 @@ void check_same_run(Comm* comm, const Config* c, enum dtype dtype, json_t* state
     if (comm->size == 1) { return; }
     char *options = shared_options(c), *first = share_text(comm, comm->rank ? NULL : format("%s", options));
     const Identity mine = {program_hash(), hash64(options, strlen(options), 0), json_hash(state), dtype};
-    Identity* all = alloc_or_die((size_t)comm->size, sizeof *all, "comparing processes");
-    connection_gather(comm->peers, &mine, sizeof mine, all);
+    Identity* all = comm_gather(comm, &mine, sizeof mine);
     const char* host = connection_host(comm->peers, comm->rank);
     if (mine.program != all[0].program) {
         fatal("%s has another version of this program than %s: copy the same file to all machines", host,
@@ -90,8 +89,7 @@ void check_same_run(Comm* comm, const Config* c, enum dtype dtype, json_t* state
 void check_same_data(Comm* comm, uint64_t train_data, uint64_t val_data, uint64_t eval_data) {
     if (comm->size == 1) { return; }
     const uint64_t mine[3] = {train_data, val_data, eval_data};
-    uint64_t* all = alloc_or_die((size_t)comm->size, sizeof mine, "comparing data");
-    connection_gather(comm->peers, mine, sizeof mine, all);
+    uint64_t* all = comm_gather(comm, mine, sizeof mine);
     if (memcmp(mine, all, sizeof mine)) {
         fatal("%s: on %s the data is not that of rank 0: copy the same files to all machines",
               mine[0] != all[0] ? "--train_data" : mine[1] != all[1] ? "--val_data" : "--eval_data",
@@ -106,9 +104,7 @@ static DeviceName* gather_names(Comm* comm, const char* name) {
     DeviceName mine;
     memset(&mine, 0, sizeof mine);
     snprintf(mine.text, sizeof mine.text, "%s", name);
-    DeviceName* all = alloc_or_die((size_t)comm->size, sizeof *all, "comparing devices");
-    connection_gather(comm->peers, &mine, sizeof mine, all);
-    return all;
+    return comm_gather(comm, &mine, sizeof mine);
 }
 
 void check_distinct_devices(Comm* comm, const Backend* b) {
@@ -123,26 +119,18 @@ void check_distinct_devices(Comm* comm, const Backend* b) {
     free(all);
 }
 
-void check_equal_devices(Comm* comm, const Backend* b) {
+void check_equal_kernels(Comm* comm, const Backend* b) {
     if (comm->size == 1) { return; }
-    DeviceName* all = gather_names(comm, b->device_name());
+    DeviceName* all = gather_names(comm, b->is_host ? b->level : b->device_name());
     for (int r = 1; r < comm->size; r++) {
-        if (strcmp(all[r].text, all[0].text)) {
-            usage_error("--optimizer muon: rank %d on %s has %s, rank 0 %s, and the matmuls of an update have other "
-                        "bits there: give --zero 1, by which one of them updates each matrix",
-                        r, connection_host(comm->peers, r), all[r].text, all[0].text);
+        const char *host = connection_host(comm->peers, r), *name = all[r].text, *first = all[0].text;
+        if (!strcmp(name, first)) { continue; }
+        if (b->is_host) {
+            usage_error("--cpu auto is %s on %s, and %s on %s, with other bits: give --cpu, or --zero 1, by which one "
+                        "of them updates each parameter", name, host, first, connection_host(comm->peers, 0));
         }
-    }
-    free(all);
-}
-
-void check_equal_levels(Comm* comm, const Backend* b) {
-    if (comm->size == 1) { return; }
-    DeviceName* all = gather_names(comm, b->level);
-    if (strcmp(all[comm->rank].text, all[0].text)) {
-        usage_error("--cpu auto is %s on %s, and %s on %s, with other bits: give --cpu, or --zero 1, by which one of "
-                    "them updates each parameter", all[comm->rank].text, connection_host(comm->peers, comm->rank),
-                    all[0].text, connection_host(comm->peers, 0));
+        usage_error("--optimizer muon: rank %d on %s has %s, rank 0 %s, and the matmuls of an update have other bits "
+                    "there: give --zero 1, by which one of them updates each matrix", r, host, name, first);
     }
     free(all);
 }
@@ -167,25 +155,23 @@ static uint64_t weights_hash(const GPT2* g, size_t begin, size_t elements) {
 
 // Returns the name in files of the first tensor that rank `r` has otherwise than rank 0. Collective.
 static char* different_tensor(const GPT2* g, Comm* comm, int r) {
-    uint64_t* all = alloc_or_die((size_t)comm->size, sizeof *all, "comparing tensors");
     char* name = NULL;
     for (int i = 0; i < g->params_table.count; i++) {
         const Tensor* t = &g->params_table.row[i];
         for (int l = 0; l < t->layers; l++) {
             const uint64_t mine = weights_hash(g, tensor_at(t, l), tensor_elements(t));
-            connection_gather(comm->peers, &mine, sizeof mine, all);
+            uint64_t* all = comm_gather(comm, &mine, sizeof mine);
             if (!name && all[r] != all[0]) { name = tensor_file_name(t, l, ""); }
+            free(all);
         }
     }
-    free(all);
     return name ? name : format("padding");
 }
 
 void check_same_weights(const GPT2* g, Comm* comm) {
     if (comm->size == 1) { return; }
     const uint64_t mine = weights_hash(g, 0, g->params_table.size);
-    uint64_t* all = alloc_or_die((size_t)comm->size, sizeof *all, "comparing weights");
-    connection_gather(comm->peers, &mine, sizeof mine, all);
+    uint64_t* all = comm_gather(comm, &mine, sizeof mine);
     for (int r = 1; r < comm->size; r++) {
         if (all[r] != all[0]) {
             fatal_corruption("the weights of rank %d on %s are not those of rank 0 on %s, first in %s: one of these "

@@ -4,11 +4,6 @@
 // fault of the weights, not of the data (chosen).
 enum { MAX_NONFINITE_STEPS = 8 };
 
-void numerics_begin(Numerics* n, const TrainState* s) {
-    *n = (Numerics){.loss_scale = s->loss_scale, .loss_window = s->loss_window, .norm_window = s->norm_window,
-                    .bad_steps = s->bad_steps, .nonfinite_steps = s->nonfinite_steps};
-}
-
 bool step_is_finite(const StepRecord* r) { return isfinite(r->loss) && isfinite(r->norm); }
 
 bool numerics_may_skip(const SpikeRule* rule) { return rule->loss_z > 0 || rule->norm_z > 0 || rule->bad_steps > 0; }

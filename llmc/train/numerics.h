@@ -9,18 +9,8 @@
 #include "../log/logger.h"
 #include "plan.h"
 
-typedef struct {
-    LossScale loss_scale;
-    OutlierDetector loss_window, norm_window;
-    long long bad_steps;       // the last steps in a row whose loss or norm was a spike, or not finite
-    long long nonfinite_steps; // the last ones in a row whose loss or norm was not finite
-} Numerics;
-
 // STEP_ENDS_RUN: by --on_spike, or because the loss or norm is not finite and no option asks to skip that.
 typedef enum { STEP_UPDATES, STEP_SKIPS, STEP_ENDS_RUN } Verdict;
-
-// Begins at a state.
-void numerics_begin(Numerics* n, const TrainState* s);
 
 bool step_is_finite(const StepRecord* r);
 

@@ -35,12 +35,11 @@ static void check_documents(Position* p, const Tokenizer* tokenizer) {
           p->plan->data.train, eot);
 }
 
-void position_open(Position* p, const Plan* plan, const Comm* comm, const Tokenizer* tokenizer, const json_t* state) {
+void position_open(Position* p, const Plan* plan, const Comm* comm, const Tokenizer* tokenizer, const TrainState* begin) {
     *p = (Position){.plan = plan, .rank = comm->rank, .ranks = comm->size};
     open_dataset(&p->data, "--train_data", plan->data.train, plan);
     check_documents(p, tokenizer);
-    count_steps(p, json_integer_value(json_object_get(state, "step")),
-                json_integer_value(json_object_get(state, "tokens")));
+    count_steps(p, begin->step, begin->tokens);
 }
 
 // Requests this rank's next micro-batch. The windows of a step are the same for any micro-batch size, and a window

@@ -2,6 +2,7 @@
 // its sequences, and where the run ends. One number, `window`, is all that a checkpoint needs to read on.
 #pragma once
 #include "../data/dataloader.h"
+#include "../files/checkpoint.h"
 #include "plan.h"
 
 // The next micro-batch to request from the loader.
@@ -30,9 +31,10 @@ typedef struct {
     long long num_steps, total_tokens; // at the end of the run
 } Position;
 
-// Opens --train_data and counts the steps of the run. tokenizer NULL: there is none. state: the checkpoint's that the
-// run goes on from; NULL: it begins. Failures end the program.
-void position_open(Position* p, const Plan* plan, const Comm* comm, const Tokenizer* tokenizer, const json_t* state);
+// Opens --train_data and counts the steps of the run. tokenizer NULL: there is none. The run
+// begins at a state. Failures end the program.
+void position_open(Position* p, const Plan* plan, const Comm* comm, const Tokenizer* tokenizer,
+                   const TrainState* begin);
 
 // Begins to read where a run has trained on so many tokens: opens the loader and requests the first micro-batch.
 void position_begin(Position* p, long long tokens, uint64_t window);

@@ -5,8 +5,7 @@
 
 void restore_check_data(const Start* start, uint64_t train_data) {
     const char *checkpoint = start->checkpoint, *data = start->plan.data.train;
-    uint64_t hash;
-    if (!checkpoint || (json_get_hex(start->state, "data_hash", &hash) && hash == train_data)) { return; }
+    if (!checkpoint || start->begin.data_hash == train_data) { return; }
     fatal("--train_data %s: not the data that the run in %s has been trained on (names, sizes or tokens differ); give "
           "the same data, or begin a new run with --init %s", data, checkpoint, checkpoint);
 }
@@ -49,14 +48,16 @@ static void forget_missing_best(TrainState* s, const char* out, Comm* comm) {
 
 TrainState restore_state(Optimizer* o, const Start* start, Comm* comm) {
     Error err;
-    TrainState s = {.loss_scale = start->plan.loss_scale};
+    TrainState s = start->begin;
+    s.numerics.loss_scale = start->plan.loss_scale;
     if (!start->checkpoint) {
         load_weights(o->model, o, &start->plan);
         return s;
     }
-    if (!checkpoint_load(o, &s, start->checkpoint, start->state, &err)) { fatal("%s", err.text); }
+    o->rounding.step = (int)s.updates; // the masters that are loaded are rounded as in the last update
+    if (!checkpoint_load(o, start->checkpoint, &err)) { fatal("%s", err.text); }
     forget_missing_best(&s, start->plan.save.out, comm);
-    restore_loss_scale(&s.loss_scale, start);
+    restore_loss_scale(&s.numerics.loss_scale, start);
     return s;
 }
 

@@ -37,7 +37,7 @@ static void check_vocabulary(const TrainRun* run) {
 static void open_data(TrainRun* run, Comm* comm) {
     run->tokenizer = open_tokenizer(&run->plan->tokenizer, &run->plan->shape);
     check_vocabulary(run);
-    position_open(&run->position, run->plan, comm, run->tokenizer, run->start.state);
+    position_open(&run->position, run->plan, comm, run->tokenizer, &run->start.begin);
     phases_open(&run->phases, run->plan, run->position.num_steps, run->tokenizer);
     if (!run->tokenizer) { notice("--tokenizer none: token ids only, so there are no samples"); }
     check_data(run, comm);
@@ -51,8 +51,8 @@ bool train_is_complete(const TrainRun* run) {
 static bool is_finished(TrainRun* run, Comm* comm) {
     const Start* start = &run->start;
     if (!start->checkpoint) { return false; }
-    run->step = json_integer_value(json_object_get(start->state, "step"));
-    phases_resume(&run->phases, run->step, state_pending(start->state));
+    run->step = start->begin.step;
+    phases_resume(&run->phases, run->step, start->begin.pending);
     return train_is_complete(run) && restore_logs_have_end(start, comm, run->step);
 }
 
@@ -147,8 +147,7 @@ static TrainState open_weights(TrainRun* run, Comm* comm) {
     Error err;
     const Plan* p = run->plan;
     const Backend* b = p->backend;
-    if (p->rates.kind == OPTIMIZER_MUON && p->shards == 1 && !b->is_host) { check_equal_devices(comm, b); }
-    if (p->shards == 1 && b->is_host) { check_equal_levels(comm, b); }
+    if (p->shards == 1 && (b->is_host || p->rates.kind == OPTIMIZER_MUON)) { check_equal_kernels(comm, b); }
     if (!plan_check_memory(p, comm, &err)) { fatal("%s", err.text); }
     plan_layout(p, &run->model);
     run->model.eot = documents_eot(&p->data, run->tokenizer);
@@ -174,7 +173,7 @@ static void tune(TrainRun* run, Comm* comm) {
 static void begin_at(TrainRun* run, const TrainState* s) {
     run->step = run->first_step = s->step;
     run->updates = s->updates;
-    numerics_begin(&run->numerics, s);
+    run->numerics = s->numerics;
     position_begin(&run->position, s->tokens, s->window);
     phases_begin(&run->phases);
 }

@@ -111,6 +111,7 @@ Start start_run(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     if (*c->resume) { require_val_data(c); } // a checkpoint may have named them
     take_folder_tokenizer(c, s.checkpoint ? NULL : init_folder(c));
     check_same_run(comm, c, dtype, s.state);
+    s.begin = train_state_from_json(s.state);
     if (!config_check_needs(c, TRAIN, &err) ||
         !plan_make(&s.plan, b, dtype, c, s.checkpoint ? s.checkpoint : init_folder(c), &err) ||
         !plan_check_effects(&s.plan, c, &err)) {

@@ -1,6 +1,7 @@
 // The start of a run: the options, the checkpoint that it continues, and all ranks agree on a plan. Nothing below sees
 // the options.
 #pragma once
+#include "../files/checkpoint.h"
 #include "plan.h"
 #include <jansson.h>
 
@@ -8,6 +9,7 @@ typedef struct {
     Plan plan;
     char* checkpoint; // to continue from; NULL: a fresh run
     json_t* state;    // its state.json
+    TrainState begin; // what that says, or that of a run that begins; its loss scale is not set
     Plan before;      // plan_parse() of its options
     json_t* options;  // as resolved, for the run's files
     char *command_if_recorded, *command_if_not; // that continue the run (resume_command)

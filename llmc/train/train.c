@@ -216,18 +216,13 @@ static void train_phases(TrainRun* run) {
 
 // Returns the state of the run, which a checkpoint holds (restore_state).
 static TrainState train_state(const TrainRun* run) {
-    const Numerics* n = &run->numerics;
     return (TrainState){.step = run->step,
                         .updates = run->updates,
                         .tokens = run->position.tokens,
                         .window = run->position.window,
                         .data_hash = run->position.data.hash,
                         .tokenizer_hash = run->tokenizer ? tokenizer_hash(run->tokenizer) : 0,
-                        .loss_window = n->loss_window,
-                        .norm_window = n->norm_window,
-                        .loss_scale = n->loss_scale,
-                        .bad_steps = n->bad_steps,
-                        .nonfinite_steps = n->nonfinite_steps,
+                        .numerics = run->numerics,
                         .pending = run->phases.pending};
 }
 

@@ -299,29 +299,32 @@ TEST(the_state_of_a_run_comes_back) {
     Model *m = open_model(C), *h = open_model(C);
     Config c;
     config_defaults(&c);
-    TrainState s = state_at(123456789), back = state_at(0);
+    TrainState s = state_at(123456789);
+    Numerics* n = &s.numerics;
     s.tokens = 300000000000, s.window = 1ull << 40, s.updates = 123456780;
-    s.bad_steps = 7, s.nonfinite_steps = 5;
+    n->bad_steps = 7, n->nonfinite_steps = 5;
     s.best = (Validated){.step = 123456700, .loss = 3.14159265358979, .data = 0xfedcba9876543210ull};
     s.pending = (Phases){.val = true, .sample = true};
-    EXPECT(loss_scale_parse(&s.loss_scale, "dynamic:8", false, &err));
+    EXPECT(loss_scale_parse(&n->loss_scale, "dynamic:8", false, &err));
     for (int i = 0; i < OUTLIER_WINDOW + 9; i++) { // full, and gone round
-        outlier_update(&s.loss_window, 3.0 + rng_uniform(1, RNG_TEST, (uint64_t)i));
-        if (i < 50) { outlier_update(&s.norm_window, 1.0 / (i + 3)); }
+        outlier_update(&n->loss_window, 3.0 + rng_uniform(1, RNG_TEST, (uint64_t)i));
+        if (i < 50) { outlier_update(&n->norm_window, 1.0 / (i + 3)); }
     }
     char *out = new_folder(), *path = save_with(out, m, &s, &c, &err);
     json_t* state = path ? checkpoint_verify(path, &err) : NULL;
-    EXPECT(state && checkpoint_load(&h->o, &back, path, state, &err));
-    EXPECT(back.updates == s.updates && back.bad_steps == s.bad_steps && back.nonfinite_steps == s.nonfinite_steps);
+    EXPECT(state && checkpoint_load(&h->o, path, &err));
+    TrainState back = train_state_from_json(state);
+    Numerics* after = &back.numerics;
+    EXPECT(back.updates == s.updates && after->bad_steps == 7 && after->nonfinite_steps == 5);
     EXPECT(back.best.step == s.best.step && back.best.loss == s.best.loss && back.best.data == s.best.data);
     EXPECT(back.pending.val && !back.pending.eval && back.pending.sample);
     const json_t* scale = json_object_get(state, "loss_scale");
     EXPECT(json_real_value(json_object_get(scale, "scale")) == 8 && json_object_get(scale, "good_steps"));
     EXPECT(back.step == s.step && back.tokens == s.tokens && back.window == s.window && back.data_hash == s.data_hash);
-    EXPECT(back.loss_window.count == OUTLIER_WINDOW && back.norm_window.count == 50);
-    EXPECT(!memcmp(back.loss_window.values, s.loss_window.values, sizeof s.loss_window.values));
-    EXPECT(!memcmp(back.norm_window.values, s.norm_window.values, 50 * sizeof(double)));
-    EXPECT(outlier_update(&back.loss_window, 3.7) == outlier_update(&s.loss_window, 3.7));
+    EXPECT(after->loss_window.count == OUTLIER_WINDOW && after->norm_window.count == 50);
+    EXPECT(!memcmp(after->loss_window.values, n->loss_window.values, sizeof n->loss_window.values));
+    EXPECT(!memcmp(after->norm_window.values, n->norm_window.values, 50 * sizeof(double)));
+    EXPECT(outlier_update(&after->loss_window, 3.7) == outlier_update(&n->loss_window, 3.7));
     json_t *options = json_object_get(state, "options"), *all = config_to_json(&c);
     EXPECT(json_object_size(options) == json_object_size(all));
     EXPECT(json_real_value(json_object_get(options, "lr")) == 3e-4);
@@ -687,13 +690,10 @@ TEST(the_newest_that_is_whole_is_taken) {
 TEST(a_model_of_another_size_is_refused) {
     Error err;
     Model* large = open_model(2 * C);
-    TrainState s = state_at(0);
     char* folder = new_checkpoint();
     EXPECT(!model_file_load(&large->g, &large->o, folder, &err));
     EXPECT(strstr(err.text, folder) && strstr(err.text, "the weights have another shape than the model"));
-    json_t* state = checkpoint_verify(folder, &err);
-    EXPECT(state && !checkpoint_load(&large->o, &s, folder, state, &err) && strstr(err.text, "another shape"));
-    json_decref(state);
+    EXPECT(!checkpoint_load(&large->o, folder, &err) && strstr(err.text, "another shape"));
     free(folder);
     close_model(large);
 }
