@@ -26,6 +26,6 @@ for variable in TRAINER DATA OMP_NUM_THREADS CUDA_HOME VIRTUAL_ENV LD_LIBRARY_PA
     if env | grep -q "^$variable="; then pass_on="$pass_on -x $variable"; fi
 done
 # A process that waits for its GPU needs no core of its own, and its loader thread must not be bound to the same one.
-# After Ctrl-C mpirun kills what has not ended within a second; a checkpoint takes longer.
+# After Ctrl-C mpirun kills what has not ended within two seconds; a checkpoint takes longer.
 # shellcheck disable=SC2086 # splits pass_on into words
 exec mpirun --hostfile "$hostfile" --bind-to none --mca odls_base_sigkill_timeout 30 $pass_on sh "$@"

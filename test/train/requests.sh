@@ -7,6 +7,15 @@ endless="--max_steps 100000000 --total_batch_size 1048576 --batch_size 1" # a st
 steps_in() { ls "$1" | sed -n 's/^step_0*//p' | tr '\n' ' '; } # FOLDER: prints the steps of its checkpoints
 reason_of() { sed -n 's/.*"kind":"end".*"reason":"\([^"]*\)","words":"\([^"]*\)".*/\1 \2/p' "$1/metrics.jsonl"; }
 
+# A rank may come later than the heading of rank 0.
+takes_sigterm() { # PID: waits until it does not end by SIGTERM, but for a minute at most
+    for i in $(seq 600); do
+        caught=$(sed -n 's/^SigCgt:[[:space:]]*/0x/p' "/proc/$1/status") # its bit 14
+        [ $((${caught:-0} >> 14 & 1)) = 0 ] || return
+        sleep 0.1
+    done
+}
+
 # Starts a run, waits until its heading is there, sends a signal to the process or, of several, to rank 1, and waits for
 # the end with exit code 0.
 asked_to_stop() { # SIGNAL FOLDER command...
@@ -15,6 +24,7 @@ asked_to_stop() { # SIGNAL FOLDER command...
     begin "$@" --out "$folder"
     await 'training tokens' "$dir/err" $pid
     asked=$(rank_pid "$folder" 1)
+    takes_sigterm "${asked:-$pid}"
     kill -s "$signal" "${asked:-$pid}"
     ends 0 $pid
 }
@@ -45,6 +55,18 @@ a_wrong_result_ends_a_run_that_replays() {
     must "$train" $small $data $quiet --kernels plain --threads 1 --max_steps 3 --replay 2 --out "$dir/resumed"
     expect 5 'step 4: the same micro-batch gave two results' env AFTER=0 LD_PRELOAD="$dir/broken.so" \
         "$train" --resume auto --threads 1 --max_steps 4 --out "$dir/resumed"
+}
+
+# Open MPI's mpirun reads no output between Ctrl-C and SIGTERM; the steps would soon wait for it.
+ctrl_c_of_mpirun_saves() {
+    command -v mpirun >/dev/null || { skip='no mpirun'; return; }
+    begin mpirun --mca odls_base_sigkill_timeout 3 -np 2 "$train" $small $data $quiet --max_steps 100000000 \
+        --out "$dir/run"
+    await 'step  200/' "$dir/out" $pid
+    kill -INT $pid
+    wait $pid
+    [ -n "$(steps_in "$dir/run")" ] || note "nothing was saved: $(tail -n 3 "$dir/err")"
+    [ "$(reason_of "$dir/run")" = 'stopped the end of mpirun' ] || note "ended by: $(reason_of "$dir/run")"
 }
 
 # The folder in which step 50 is to be saved is too small. To save takes longer than steps of eight tokens.
