@@ -237,7 +237,9 @@ static Tokenizer* open_model_tokenizer(Config* c, const ModelFile* m) {
     take_data_options(c, folder);
     if (config_source(c, "tokenizer") == FROM_DEFAULT && m->shape.vocab_size != GPT2_VOCAB) { return NULL; }
     const TokenizerPlan plan = tokenizer_plan(c, folder);
-    return open_tokenizer(&plan, &m->shape);
+    Tokenizer* t = open_tokenizer(&plan, &m->shape);
+    check_tokenizer(c->tokenizer, t, folder, !t || config_source(c, "tokenizer") >= FROM_FILE);
+    return t;
 }
 
 // Opens a checkpoint, which its run does not remove before this program ends, and verifies its weights.

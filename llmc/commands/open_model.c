@@ -49,9 +49,7 @@ Tokenizer* open_text_tokenizer(const Config* c, const Plan* p, const char* folde
         usage_error("%s needs a tokenizer, and the run was trained with --tokenizer none: give --tokenizer FILE",
                     command);
     }
-    json_t* state = folder && config_source(c, "tokenizer") < FROM_FILE ? folder_state(folder) : NULL;
-    check_tokenizer(c->tokenizer, tokenizer, state, folder);
-    json_decref(state);
+    check_tokenizer(c->tokenizer, tokenizer, folder, config_source(c, "tokenizer") >= FROM_FILE);
     return tokenizer;
 }
 

@@ -3,6 +3,7 @@
 #include "../data/dataloader.h"
 #include "../data/provenance.h"
 #include "../tokenizer/tokenizer_open.h"
+#include "weights.h"
 
 void open_dataset(Dataset* d, const char* option, const char* patterns, const Plan* p) {
     Error err;
@@ -44,11 +45,18 @@ TestSet* open_test_sets(const PhasePlan* p, const Tokenizer* t, int* count) {
     return test_sets_open(p->eval_data, &options, count);
 }
 
-void check_tokenizer(const char* option, const Tokenizer* t, const json_t* state, const char* folder) {
+void check_tokenizer(const char* option, const Tokenizer* t, const char* folder, bool may_differ) {
     uint64_t hash;
-    if (!json_get_hex(state, "tokenizer_hash", &hash) || hash == (t ? tokenizer_hash(t) : 0)) { return; }
-    fatal("--tokenizer %s: not the tokenizer that the run in %s has been trained with: its tokens differ", option,
-          folder);
+    if (!t && may_differ) { return; }
+    json_t* state = folder ? folder_state(folder) : NULL;
+    const bool is_same = !json_get_hex(state, "tokenizer_hash", &hash) || hash == (t ? tokenizer_hash(t) : 0);
+    json_decref(state);
+    if (is_same) { return; }
+    char* text = format("--tokenizer %s: not the tokenizer that the run in %s has been trained with: its tokens differ",
+                        option, folder);
+    if (!may_differ) { fatal("%s", text); }
+    notice("warning: %s", text);
+    free(text);
 }
 
 void check_data_tokenizer(Dataset* d, const char* option, const Tokenizer* t, const char* name) {

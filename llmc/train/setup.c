@@ -17,7 +17,7 @@ static void check_data(TrainRun* run, Comm* comm) {
     const uint64_t sets = test_sets_hash(run->phases.test_sets, run->phases.num_test_sets);
     check_same_data(comm, train->hash, val ? val->hash : 0, sets);
     restore_check_data(start, train->hash);
-    check_tokenizer(name, run->tokenizer, start->state, start->checkpoint);
+    check_tokenizer(name, run->tokenizer, run->plan->weights, !start->checkpoint);
     check_data_tokenizer(train, "--train_data", run->tokenizer, name);
     if (val) { check_data_tokenizer(val, "--val_data", run->tokenizer, name); }
 }

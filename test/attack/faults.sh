@@ -277,6 +277,13 @@ changed_data_and_tokenizers_are_noticed() {
     must "$train" --out "$dir/run" --resume auto --max_steps 2 # by the checkpoint's own copy
     expect 1 'not the tokenizer that the run' "$train" --out "$dir/run" --resume auto --max_steps 3 \
         --tokenizer "$dir/t.bin"
+    # what is given to begin with, or to read, may be another
+    for command in "generate --prompt a --sample_tokens 1 --tokenizer bytes" "eval --text LICENSE --tokenizer bytes" \
+        "export hf --out $dir/hf --tokenizer bytes" \
+        "--max_steps 1 $quiet --save_every 0 $data --out $dir/tuned --tokenizer bytes"; do
+        expect 0 'not the tokenizer that the run' "$train" $command --init "$dir/run/step_00000002"
+        grep -q '^warning: --tokenizer' "$dir/err" || note "not a warning: $(cat "$dir/err")"
+    done
     sed -i 's/"!":0,/"?!":0,/' "$dir/run/step_00000002/tokenizer.json"
     expect 0 'tokenizer.json: damaged or edited' "$train" generate --out "$dir/run" # and takes step 1
 }
