@@ -69,6 +69,8 @@ scripts_say_how_they_are_called() {
         expect 0 'usage:' sh scripts/$script.sh --help
         ! grep -q '^set\|^#' "$dir/out" || note "$script: more than its head"
     done
+    expect 2 'usage: sh scripts/quickstart.sh' sh scripts/quickstart.sh --foo
+    expect 2 'usage: sh scripts/quickstart.sh' sh scripts/quickstart.sh a b
     [ ! -e ./--help ] || note "quickstart.sh made a folder --help"
 }
 

@@ -53,7 +53,8 @@ static bool read_lines(Prompts* p, const char* path, Error* err) {
 bool prompts_read(Prompts* p, const Config* c, Error* err) {
     bool ok = true;
     *p = (Prompts){.count = 0};
-    if (*c->prompt == '@') { ok = read_lines(p, c->prompt + 1, err); }
+    if (!strcmp(c->prompt, "@")) { ok = fail(err, "--prompt @: give @FILE, a file with a prompt on each line"); }
+    else if (*c->prompt == '@') { ok = read_lines(p, c->prompt + 1, err); }
     else if (!strcmp(c->prompt, "-")) { ok = read_standard_input(p, err); }
     else { append_prompt(p, c->prompt, strlen(c->prompt)); }
     if (!ok) { prompts_free(p); }

@@ -292,7 +292,7 @@ void logger_ranks(Logger* l, int step, const double* seconds, int n) {
     const double median = sorted[(n - 1) / 2], ms = 1e3 * seconds[slowest];
     free(sorted);
     const double slowdown = ms / (1e3 * median);
-    if (slowdown >= 1.1) {
+    if (slowdown >= 1.1 && ms - 1e3 * median >= 1) { // less is noise of the system (both chosen)
         logger_notice(l, "step %d: rank %d is the slowest: it computed for %.2f ms, %.2f times the median", step,
                       slowest, ms, slowdown);
     }

@@ -138,7 +138,8 @@ bool run_read(Run* run, const char* folder, Error* err) {
     run->name = trimmed_path(folder);
     size_t size, n;
     char* path = format("%s/metrics.jsonl", folder);
-    char* text = read_file(path, &size, err);
+    const bool exists = path_exists(path) || fail(err, "%s: no such file: give the folder of a run", path);
+    char* text = exists ? read_file(path, &size, err) : NULL;
     free(path);
     if (!text) { return false; }
     const char *at = text, *line;

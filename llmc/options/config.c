@@ -203,7 +203,7 @@ void config_help(const char* program, const Command* command) {
            "4 non-finite loss, or a spike; 5 a device that computes wrongly.\n");
 }
 
-// Reads lines of `name value`; # begins a comment.
+// Reads lines of `name value`, of flags also `name`; a line that begins with # is a comment.
 static void config_read_file(Config* c, int command, const char* path) {
     enum { MOST_BYTES = 1 << 20 }; // chosen
     static const char byte_order_mark[] = "\xef\xbb\xbf"; // which some editors write
@@ -224,11 +224,15 @@ static void config_read_file(Config* c, int command, const char* path) {
         if (*value) { *value++ = 0; }
         value += strspn(value, " \t\r");
         for (size_t n = strlen(value); n > 0 && strchr(" \t\r", value[n - 1]); n--) { value[n - 1] = 0; }
+        if (strchr(name, '=') || *value == '=' || name[strlen(name) - 1] == ':') {
+            usage_error("%s:%d: a line is `name value`, without = or :", path, number);
+        }
         const Option* o = config_find(name);
         if (!o) { usage_error("%s:%d: %s", path, number, option_unknown(&CONFIG_TABLE, command, name, "'", "'")); }
         if (!strcmp(name, "config")) {
             usage_error("%s:%d: a file cannot name another: give --config once for each", path, number);
         }
+        if (!*value && o->type == TYPE_FLAG) { value = "1"; }
         if (!config_set(c, o, value, FROM_FILE, &err)) { usage_error("%s:%d: %s %s", path, number, name, err.text); }
     }
     free(text);

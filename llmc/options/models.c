@@ -171,7 +171,10 @@ static bool model_parse_shape(const char* text, GPT2Config* m, Error* err) {
         const char* letter = strchr(letters, *at);
         char* end = NULL;
         long number = letter && at[1] == '=' ? strtol(at + 2, &end, 10) : 0;
-        if (!end || end == at + 2 || (*end && *end != ',') || number < 1 || number > 1000000) {
+        if (end > at + 2 && (number < 1 || number > 1000000)) {
+            return fail(err, "--model '%s': %c is from 1 to 1000000", text, *at);
+        }
+        if (!end || end == at + 2 || (*end && *end != ',')) {
             return fail(err, "--model '%s': not understood from '%s' on; give d12|d24|d36|d48, gpt2|gpt2-medium|"
                              "gpt2-large|gpt2-xl, gpt3:125m..13b, or L=6,H=6,C=384,T=256[,V=50257]", text, at);
         }

@@ -10,7 +10,7 @@ bool name_ends_with(const char* name, const char* ending) {
 
 typedef struct {
     char** names;
-    size_t count;
+    size_t count, left_out; // files in folders, by their names
 } NameList;
 
 static void add_name(NameList* list, char* name) {
@@ -41,12 +41,11 @@ static void add_folder(NameList* list, const char* folder, int depth) {
     for (const struct dirent* entry; errno = 0, (entry = readdir(d)) != NULL;) {
         if (entry->d_name[0] == '.') { continue; }
         char* path = format("%s/%s", folder, entry->d_name);
-        if (is_directory(path)) { add_folder(list, path, depth + 1); }
-        else if (is_text_name(entry->d_name) && !is_merges_file(folder, entry->d_name)) {
-            add_name(list, path);
-            continue;
-        }
-        free(path);
+        const bool is_folder = is_directory(path), is_text = !is_folder && is_text_name(entry->d_name);
+        if (is_folder) { add_folder(list, path, depth + 1); }
+        list->left_out += !is_folder && !is_text;
+        if (is_text && !is_merges_file(folder, entry->d_name)) { add_name(list, path); }
+        else { free(path); }
     }
     if (errno != 0) { fatal("%s: cannot list: %s", folder, strerror(errno)); }
     closedir(d);
@@ -62,17 +61,19 @@ static void add_pattern(NameList* list, const char* pattern) {
 }
 
 char** inputs_expand(char** words, size_t* count) {
-    NameList list = {NULL, 0};
+    static const char names[] = "*.txt, *.jsonl, *.ndjson or *.parquet, perhaps with .gz or .zst behind it";
+    NameList list = {NULL, 0, 0};
     for (size_t i = 0; i < *count; i++) {
         char* word = words[i];
         const size_t first = list.count;
+        list.left_out = 0;
         if (is_directory(word)) {
             char* folder = trimmed_path(word);
             add_folder(&list, folder, 0);
             free(folder);
-            if (list.count == first) {
-                usage_error("%s: no file in this folder is named *.txt, *.jsonl, *.ndjson or *.parquet, perhaps with "
-                            ".gz or .zst behind it", word);
+            if (list.count == first) { usage_error("%s: no file in this folder is named %s", word, names); }
+            if (list.left_out) {
+                notice("%s: %zu file%s left out: not named %s", word, list.left_out, plural(list.left_out), names);
             }
             qsort(list.names + first, list.count - first, sizeof *list.names, names_compare);
         } else if (!path_exists(word) && strpbrk(word, "*?[")) {

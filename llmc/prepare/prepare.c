@@ -174,7 +174,10 @@ static uint64_t choose_val_size(const PrepareOptions* o, const Tokenizer* t) {
         notice("counting tokens, because --val_size is not given");
         total = count_tokens(o, t, DEFAULT_VAL_DIVISOR * MAX_DEFAULT_VAL);
     }
-    if (total < DEFAULT_VAL_DIVISOR) { fatal("only %" PRIu64 " tokens: too few to split, give --val_size", total); }
+    if (total < DEFAULT_VAL_DIVISOR) {
+        fatal("the input has only %" PRIu64 " tokens: too few to split: give --val_size N (0: all are for training)",
+              total);
+    }
     return total / DEFAULT_VAL_DIVISOR < MAX_DEFAULT_VAL ? total / DEFAULT_VAL_DIVISOR : MAX_DEFAULT_VAL;
 }
 

@@ -12,7 +12,8 @@ static void check_no_newer_checkpoints(const Config* c, const char* path, long l
     size_t count = 0;
     long long* steps = *c->out ? checkpoint_list(c->out, &count) : NULL;
     if (count && !path_is_entry_of(path, c->out)) {
-        fatal("--resume %s: --out %s holds checkpoints of another run: give another --out", path, c->out);
+        fatal("--resume %s: --out %s holds checkpoints of another run: give the --out of this one, or a new one", path,
+              c->out);
     }
     if (count && steps[0] > step) {
         fatal("--resume %s: --out %s holds newer checkpoints, up to step %lld: give another --out, or remove the newer "
@@ -172,7 +173,7 @@ bool resume_check_changes(Plan* before, const json_t* options, enum dtype dtype,
             ok = fail(err,
                       "--%s %s: the run being resumed has %s; changed, it would not be the same run. Leave the option "
                       "out, or begin a new run in another --out, with these weights by --init CHECKPOINT",
-                      o->name, value, then);
+                      o->name, *value ? value : "\"\"", *then ? then : "\"\"");
         } else if (strcmp(value, then)) {
             notice("changed since the checkpoint: --%s %s (was %s)", o->name, *value ? value : "\"\"",
                    *then ? then : "\"\"");

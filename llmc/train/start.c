@@ -37,9 +37,9 @@ static void require_data(const Config* c) {
     if (*c->resume || dataset_exists("--train_data", c->train_data, &err)) { return; }
     if (config_source(c, "train_data") == FROM_DEFAULT) {
         if (is_directory(c->out) && !check_no_run(c->out, &err)) { return; }
-        fatal("there is no training data in data/ yet: `./prepare --stories 3000000 --out data/stories` writes a "
-              "small corpus there; or give --train_data 'FILES'. `sh scripts/quickstart.sh` makes the corpus and "
-              "trains a small model on it");
+        fatal("no --train_data 'FILES' is given, and there is no %s, its default: `./prepare --stories 3000000 "
+              "--out data/stories` writes this small corpus; `sh scripts/quickstart.sh` makes it and trains a small "
+              "model on it", c->train_data);
     }
     Error ignored;
     char* shards = format("%s_train_*.bin", c->train_data);

@@ -662,6 +662,7 @@ TEST(ranks_are_compared) {
         logger_ranks(&l, 100, (const double[]){0.25, 0.3, 0.2, 0.1}, 4);
         logger_ranks(&l, 200, (const double[]){0.25, 0.27, 0.2}, 3);
         logger_ranks(&l, 300, (const double[]){0.28, 0.25, 0.2}, 3);
+        logger_ranks(&l, 400, (const double[]){0.001, 0.0015}, 2);
         dup2(errors, STDERR_FILENO);
         close(errors);
         close(null);
@@ -671,9 +672,10 @@ TEST(ranks_are_compared) {
     text = read_file(test_path("ranks/metrics.jsonl"), NULL, &err);
     EXPECT(text && !strcmp(text, "{\"kind\":\"ranks\",\"step\":100,\"slowest\":1,\"ms\":300.0,\"slowdown\":1.5}\n"
                                  "{\"kind\":\"ranks\",\"step\":200,\"slowest\":1,\"ms\":270.0,\"slowdown\":1.08}\n"
-                                 "{\"kind\":\"ranks\",\"step\":300,\"slowest\":0,\"ms\":280.0,\"slowdown\":1.12}\n"));
+                                 "{\"kind\":\"ranks\",\"step\":300,\"slowest\":0,\"ms\":280.0,\"slowdown\":1.12}\n"
+                                 "{\"kind\":\"ranks\",\"step\":400,\"slowest\":1,\"ms\":1.5,\"slowdown\":1.5}\n"));
     free(text);
-    text = read_file(test_path("ranks/log.txt"), NULL, &err); // the second one is not worth a notice
+    text = read_file(test_path("ranks/log.txt"), NULL, &err); // the second and the last are not worth one
     EXPECT(text && !strcmp(text, "step 100: rank 1 is the slowest: it computed for 300.00 ms, "
                                  "1.50 times the median\n"
                                  "step 300: rank 0 is the slowest: it computed for 280.00 ms, "

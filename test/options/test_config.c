@@ -386,13 +386,20 @@ TEST(files_hold_names_and_values) {
 }
 
 TEST(errors_of_a_file_name_the_line) {
-    char* path = write_config("# one\n\nlr fast\n");
+    char* path = write_config("overfit\n"); // a flag alone is none
+    EXPECT(PARSE(TRAIN, "--config", path).overfit == 1);
+    free(write_config("# one\n\nlr fast\n"));
     EXPECT_DEATH(EXIT_USAGE, "config:3: lr takes a number, not 'fast'", PARSE(TRAIN, "--config", path));
     free(write_config("seed 1\nlearning_rate 1\n"));
     EXPECT_DEATH(EXIT_USAGE, "config:2: no option 'learning_rate'; here it is called 'lr'",
                  PARSE(TRAIN, "--config", path));
     free(write_config("seed 1\n--lr 1\n"));
     EXPECT_DEATH(EXIT_USAGE, "config:2: no option '--lr'; did you mean 'lr'?", PARSE(TRAIN, "--config", path));
+    static const char* const assignments[] = {"lr=1", "lr = 1", "lr: 1"};
+    for (int i = 0; i < 3; i++) {
+        free(write_config(assignments[i]));
+        EXPECT_DEATH(EXIT_USAGE, "config:1: a line is `name value`, without = or :", PARSE(TRAIN, "--config", path));
+    }
     free(write_config("seed 1\nconfig other\n"));
     EXPECT_DEATH(EXIT_USAGE, "config:2: a file cannot name another", PARSE(TRAIN, "--config", path));
     FILE* f = fopen(path, "wb");

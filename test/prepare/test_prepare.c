@@ -229,7 +229,7 @@ TEST(folders_and_patterns_give_their_files_in_order) {
     write_text("many/vocab/merges.txt", "no");
     write_text("many/vocab/vocab.json", "{}");
     write_text("many/merges.txt", "m"); // of no tokenizer
-    EXPECT_RUN(0, "", "--force --out many1 --tokenizer bytes --val_size 1 many");
+    EXPECT_RUN(0, "many: 4 files left out: not named *.txt,", "--force --out many1 --tokenizer bytes --val_size 1 many");
     expect_documents("many1", 1, "#b#c#d#m");
     write_text("z.txt", "z");
     EXPECT_RUN(0, "", "--force --out many1 --tokenizer bytes --val_size 1 z.txt many/*.[jt]* many/deep/");
@@ -609,7 +609,8 @@ TEST(shards_are_removed_only_for_an_input_that_can_replace_them) {
     EXPECT_RUN(1, "empty.txt: the input is empty", "--out old --tokenizer bytes --val_size 5 --force empty.txt");
     EXPECT_RUN(1, "empty.txt: the input is empty", "--out old --tokenizer bytes --force empty.txt");
     write_text("short.txt", "Oh");
-    EXPECT_RUN(1, "only 3 tokens: too few to split", "--out old --tokenizer bytes --force short.txt");
+    EXPECT_RUN(1, "the input has only 3 tokens: too few to split: give --val_size N",
+               "--out old --tokenizer bytes --force short.txt");
     EXPECT_RUN(1, "broken.jsonl:1: invalid JSON", "--out old --tokenizer bytes --val_size 5 --force broken.jsonl");
     EXPECT_RUN(1, "--val_size 99: the input has only", "--out old --tokenizer bytes --val_size 99 --force a.txt b.txt");
     expect_documents("old", 5, "#One two.\n\nThree\n#Four");

@@ -41,7 +41,7 @@ a_batch_ramp_splits_resumes_and_schedules_by_tokens() {
     must "$train" --out "$dir/again" --resume auto
     ! grep 'learning rate goes' "$dir/err" >"$dir/said" || note "no option has changed: $(cat "$dir/said")"
     same_checkpoint "$dir/run/$last" "$dir/again/$last"
-    expect 2 'batch_ramp : the run being resumed has 32:6000' "$train" --out "$dir/again" --resume auto --batch_ramp ''
+    expect 2 'batch_ramp "": the run being resumed has 32:6000' "$train" --out "$dir/again" --resume auto --batch_ramp ''
 }
 
 # A run that is counted in tokens trains on as many after its batch has changed.
@@ -140,7 +140,11 @@ muon_resumes_with_the_same_bits_and_no_other_optimizer() {
 
 resuming_keeps_the_settings_and_names_what_changed() {
     must "$train" $small $data --max_steps 10 --val_every 0 --lr 2e-3 --out "$dir/run"
-    must "$train" --out "$dir/run" --resume auto --max_steps 14 --weight_decay 0.2 --threads 1
+    ln -s "$root"/corpus_val* "$dir/"
+    must "$train" --out "$dir/run" --resume auto --max_steps 14 --weight_decay 0.2 --threads 1 \
+        --val_data "$dir/corpus_val_*.bin"
+    grep -q "changed since the checkpoint: --val_data $dir/corpus_val_\*.bin (was $root" "$dir/err" ||
+        note "--val_data: $(cat "$dir/err")"
     grep -q 'changed since the checkpoint: --max_steps 14 (was 10)' "$dir/err" || note "--max_steps: $(cat "$dir/err")"
     grep -q 'changed since the checkpoint: --weight_decay 0.2 (was 0.1)' "$dir/err" ||
         note "--weight_decay: $(cat "$dir/err")"

@@ -38,6 +38,7 @@ TEST(shapes_that_cannot_be_are_refused) {
            strstr(err.text, "384 channels cannot be shared by 5 heads"));
     EXPECT(!model_parse("L=6,H=6,T=256", true, &m, &err) && strstr(err.text, "C is missing"));
     EXPECT(!model_parse("L=6,H=6,C=x,T=256", true, &m, &err) && strstr(err.text, "'C=x,T=256'"));
+    EXPECT(!model_parse("L=6,H=0,C=384,T=256", true, &m, &err) && strstr(err.text, "H is from 1 to 1000000"));
     EXPECT(!model_parse("gpt5", true, &m, &err));
 }
 
