@@ -270,6 +270,19 @@ size_t utf8_decode(const void* text, const void* end, uint32_t* code_point) {
     return c < least[bytes] || c > 0x10ffff || surrogate ? 0 : bytes;
 }
 
+size_t utf8_invalid(const char* text, size_t size) {
+    uint32_t ignored;
+    size_t at = 0;
+    for (size_t n = 1; at < size && n > 0; at += n) { n = utf8_decode(text + at, text + size, &ignored); }
+    return at;
+}
+
+int utf8_characters(const char* text) {
+    int count = 0;
+    for (; *text; text++) { count += (*text & 0xc0) != 0x80; }
+    return count;
+}
+
 bool is_printable(uint32_t c) { return c == '\n' || c == '\t' || (c >= 32 && (c < 127 || c >= 160)); }
 
 void make_printable(char* text) {

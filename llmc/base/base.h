@@ -205,6 +205,12 @@ char* shell_word(const char* text);
 // point; 0 if the bytes there are not well-formed UTF-8.
 size_t utf8_decode(const void* text, const void* end, uint32_t* code_point);
 
+// Returns the first byte that is not well-formed UTF-8, counted from 0; `size` if there is none.
+size_t utf8_invalid(const char* text, size_t size);
+
+// Returns the number of characters of a UTF-8 text.
+int utf8_characters(const char* text);
+
 // Returns true for line ends, tabs, and every character that is no control character: those could change the settings
 // of a terminal.
 bool is_printable(uint32_t code_point);

@@ -88,31 +88,26 @@ static void answers_print(Answers* a) {
 // ---------------------------------------------------------------------------------------------------------------------
 // tokens
 
-// Returns the text of a token, in quotation marks and with escapes, as in JSON.
-static char* quoted(const Answers* a, int id) {
+static json_t* token_json(const Answers* a, int id) {
     size_t bytes = 0;
     const char* text = tokenizer_token(a->options.tokenizer, id, &bytes);
-    json_t* value = json_text(text ? text : "", bytes);
-    char* out = json_dumps(value, JSON_ENCODE_ANY);
-    json_decref(value);
-    return out;
+    return json_text(text ? text : "", bytes);
 }
 
-// Appends a token and its log-probability; the token is padded to `width` characters.
+// Appends a token, in quotation marks and with escapes, as in JSON, and its log-probability; the token is padded to
+// `width` characters.
 static void append_scored(const Answers* a, Answer* answer, int id, double logprob, int width) {
-    char* text = quoted(a, id);
-    int characters = 0;
-    for (const char* c = text; *c; c++) { characters += (*c & 0xc0) != 0x80; }
-    append_string(answer, format("%s%*s %9.4f", text, max_int(width - characters, 0), "", logprob));
+    json_t* token = token_json(a, id);
+    char* text = json_dumps(token, JSON_ENCODE_ANY);
+    append_string(answer, format("%s%*s %9.4f", text, max_int(width - utf8_characters(text), 0), "", logprob));
     free(text);
+    json_decref(token);
 }
 
 static json_t* scored_json(const Answers* a, int id, double logprob) {
-    size_t bytes = 0;
-    const char* text = tokenizer_token(a->options.tokenizer, id, &bytes);
     json_t* token = json_object();
     json_object_set_new(token, "id", json_integer(id));
-    json_object_set_new(token, "text", json_text(text ? text : "", bytes));
+    json_object_set_new(token, "text", token_json(a, id));
     json_object_set_new(token, "logprob", json_float(logprob));
     return token;
 }

@@ -119,16 +119,12 @@ bool runs_add(Runs* runs, const char* path, Error* err) {
 // --budget
 
 bool budget_parse(const char* text, Budget* budget, Error* err) {
-    char* end;
-    const char* colon = strchr(text, ':');
-    const size_t kind = colon ? (size_t)(colon - text) : 0;
+    char *copy = format("%s", text), *rest = copy, *kind, *amount;
     *budget = (Budget){0};
-    const bool is_tokens = kind == 6 && !strncmp(text, "tokens", kind);
-    const double amount = strtod(colon ? colon + 1 : "", &end);
-    const double most = is_tokens ? LAW_MOST_TOKENS : LAW_MOST_FLOPS;
-    if (!(amount >= 1 && amount <= most) || *end || !(is_tokens || (kind == 5 && !strncmp(text, "flops", kind)))) {
-        return fail(err, "--budget '%s': give tokens:1e10 or flops:1e19", text);
-    }
-    *(is_tokens ? &budget->tokens : &budget->flops) = amount;
-    return true;
+    part_next(&rest, &kind, &amount);
+    const bool ok = !rest && (!strcmp(kind, "tokens") ? number_parse(amount, 1, LAW_MOST_TOKENS, &budget->tokens)
+                                                      : !strcmp(kind, "flops") &&
+                                                            number_parse(amount, 1, LAW_MOST_FLOPS, &budget->flops));
+    free(copy);
+    return ok || fail(err, "--budget '%s': give tokens:1e10 or flops:1e19", text);
 }

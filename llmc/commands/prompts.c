@@ -2,14 +2,8 @@
 #include "../base/json.h"
 
 bool prompt_check(const Prompt* p, const char* where, Error* err) {
-    const char* end = p->text + p->bytes;
-    uint32_t ignored;
-    for (const char* at = p->text; at < end;) {
-        const size_t n = utf8_decode(at, end, &ignored);
-        if (n == 0) { return fail(err, "%s: byte %zu is not UTF-8", where, (size_t)(at - p->text)); }
-        at += n;
-    }
-    return true;
+    const size_t invalid = utf8_invalid(p->text, p->bytes);
+    return invalid == p->bytes || fail(err, "%s: byte %zu is not UTF-8", where, invalid);
 }
 
 static void append_prompt(Prompts* p, const char* text, size_t bytes) {

@@ -4,46 +4,35 @@
 // the tasks
 
 #define NEXT_LINE "\nAnswer: "
-static const struct {
-    const char *name, *file;
-    CoreKind form;
-    int shots;
-    const char* delimiter;
-    double baseline; // in percent
-} TASKS[CORE_TASKS] = {
-    {"hellaswag_zeroshot", "language_understanding/hellaswag", CORE_CHOICE, 0, " ", 25},
-    {"jeopardy", "world_knowledge/jeopardy_all", CORE_LANGUAGE, 10, NEXT_LINE, 0},
-    {"bigbench_qa_wikidata", "world_knowledge/bigbench_qa_wikidata", CORE_LANGUAGE, 10, " ", 0},
-    {"arc_easy", "world_knowledge/arc_easy", CORE_CHOICE, 10, NEXT_LINE, 25},
-    {"arc_challenge", "world_knowledge/arc_challenge", CORE_CHOICE, 10, NEXT_LINE, 25},
-    {"copa", "commonsense_reasoning/copa", CORE_CHOICE, 0, " ", 50},
-    {"commonsense_qa", "commonsense_reasoning/commonsense_qa", CORE_CHOICE, 10, " ", 20},
-    {"piqa", "commonsense_reasoning/piqa", CORE_CHOICE, 10, NEXT_LINE, 50},
-    {"openbook_qa", "commonsense_reasoning/openbook_qa", CORE_CHOICE, 0, " ", 25},
-    {"lambada_openai", "language_understanding/lambada_openai", CORE_LANGUAGE, 0, " ", 0},
-    {"hellaswag", "language_understanding/hellaswag", CORE_CHOICE, 10, " ", 25},
-    {"winograd", "language_understanding/winograd_wsc", CORE_SCHEMA, 0, " ", 50},
-    {"winogrande", "language_understanding/winogrande", CORE_SCHEMA, 0, " ", 50},
-    {"bigbench_dyck_languages", "symbolic_problem_solving/bigbench_dyck_languages", CORE_LANGUAGE, 10, " ", 0},
-    {"agi_eval_lsat_ar", "symbolic_problem_solving/agi_eval_lsat_ar", CORE_CHOICE, 3, " ", 20},
-    {"bigbench_cs_algorithms", "symbolic_problem_solving/bigbench_cs_algorithms", CORE_LANGUAGE, 10, " ", 0},
-    {"bigbench_operators", "symbolic_problem_solving/bigbench_operators", CORE_LANGUAGE, 10, " ", 0},
-    {"bigbench_repeat_copy_logic", "symbolic_problem_solving/bigbench_repeat_copy_logic", CORE_LANGUAGE, 10, " ", 0},
-    {"squad", "reading_comprehension/squad", CORE_LANGUAGE, 10, " ", 0},
-    {"coqa", "reading_comprehension/coqa", CORE_LANGUAGE, 0, " ", 0},
-    {"boolq", "reading_comprehension/boolq", CORE_CHOICE, 10, NEXT_LINE, 62},
-    {"bigbench_language_identification", "language_understanding/bigbench_language_identification", CORE_CHOICE, 10,
-     " ", 9.1},
-};
+#define CHOICE &CORE_FORMS[CORE_CHOICE]
+#define SCHEMA &CORE_FORMS[CORE_SCHEMA]
+#define LANGUAGE &CORE_FORMS[CORE_LANGUAGE]
 
-TestTask core_task(const char* folder, int i) {
-    return (TestTask){.name = TASKS[i].name,
-                      .path = format("%s/eval_data/%s.jsonl", folder, TASKS[i].file),
-                      .delimiter = TASKS[i].delimiter,
-                      .form = test_form_core(TASKS[i].form),
-                      .shots = TASKS[i].shots,
-                      .baseline = TASKS[i].baseline / 100};
-}
+const TestTask CORE[CORE_TASKS] = {
+    {"hellaswag_zeroshot", "language_understanding/hellaswag", " ", CHOICE, 0, 0.25},
+    {"jeopardy", "world_knowledge/jeopardy_all", NEXT_LINE, LANGUAGE, 10, 0},
+    {"bigbench_qa_wikidata", "world_knowledge/bigbench_qa_wikidata", " ", LANGUAGE, 10, 0},
+    {"arc_easy", "world_knowledge/arc_easy", NEXT_LINE, CHOICE, 10, 0.25},
+    {"arc_challenge", "world_knowledge/arc_challenge", NEXT_LINE, CHOICE, 10, 0.25},
+    {"copa", "commonsense_reasoning/copa", " ", CHOICE, 0, 0.5},
+    {"commonsense_qa", "commonsense_reasoning/commonsense_qa", " ", CHOICE, 10, 0.2},
+    {"piqa", "commonsense_reasoning/piqa", NEXT_LINE, CHOICE, 10, 0.5},
+    {"openbook_qa", "commonsense_reasoning/openbook_qa", " ", CHOICE, 0, 0.25},
+    {"lambada_openai", "language_understanding/lambada_openai", " ", LANGUAGE, 0, 0},
+    {"hellaswag", "language_understanding/hellaswag", " ", CHOICE, 10, 0.25},
+    {"winograd", "language_understanding/winograd_wsc", " ", SCHEMA, 0, 0.5},
+    {"winogrande", "language_understanding/winogrande", " ", SCHEMA, 0, 0.5},
+    {"bigbench_dyck_languages", "symbolic_problem_solving/bigbench_dyck_languages", " ", LANGUAGE, 10, 0},
+    {"agi_eval_lsat_ar", "symbolic_problem_solving/agi_eval_lsat_ar", " ", CHOICE, 3, 0.2},
+    {"bigbench_cs_algorithms", "symbolic_problem_solving/bigbench_cs_algorithms", " ", LANGUAGE, 10, 0},
+    {"bigbench_operators", "symbolic_problem_solving/bigbench_operators", " ", LANGUAGE, 10, 0},
+    {"bigbench_repeat_copy_logic", "symbolic_problem_solving/bigbench_repeat_copy_logic", " ", LANGUAGE, 10, 0},
+    {"squad", "reading_comprehension/squad", " ", LANGUAGE, 10, 0},
+    {"coqa", "reading_comprehension/coqa", " ", LANGUAGE, 0, 0},
+    {"boolq", "reading_comprehension/boolq", NEXT_LINE, CHOICE, 10, 0.62},
+    {"bigbench_language_identification", "language_understanding/bigbench_language_identification", " ", CHOICE, 10,
+     0.091},
+};
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the score

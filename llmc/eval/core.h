@@ -18,8 +18,7 @@
 
 enum { CORE_TASKS = 22 };
 
-// Returns task i of a folder. The caller frees its path.
-TestTask core_task(const char* folder, int i);
+extern const TestTask CORE[CORE_TASKS];
 
 // Returns CORE of the tasks among `count` sets, the mean of their centered accuracies, and sets its standard error and
 // the number of tasks; NAN if there are none.

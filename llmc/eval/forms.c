@@ -403,8 +403,7 @@ static const TestForm FORMS[] = {
      .read = read_continuation},
 };
 
-// CORE's three kinds (core.h).
-static const TestForm CORE_FORMS[] = {
+const TestForm CORE_FORMS[CORE_KINDS] = {
     [CORE_CHOICE] = {.name = "multiple_choice", .norm = BY_TOKEN, .rows = ROWS_PREFIX,
      .convention = "CORE's rules: lowest loss per token behind what all prompts begin with", .read = read_choices},
     [CORE_SCHEMA] = {.name = "schema", .norm = BY_TOKEN, .rows = ROWS_SUFFIX,
@@ -432,5 +431,3 @@ const TestForm* test_form_of(const json_t* line, const char* rules, Error* err) 
 }
 
 const TestForm* test_form_bin(void) { return &FORMS[0]; }
-
-const TestForm* test_form_core(CoreKind kind) { return &CORE_FORMS[kind]; }

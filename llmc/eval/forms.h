@@ -74,7 +74,5 @@ const TestForm* test_form_of(const json_t* line, const char* rules, Error* err);
 const TestForm* test_form_bin(void);
 
 // CORE's kinds of tasks (core.h): multiple_choice, schema, language_modeling.
-typedef enum { CORE_CHOICE, CORE_SCHEMA, CORE_LANGUAGE } CoreKind;
-
-// Returns the form of a kind.
-const TestForm* test_form_core(CoreKind kind);
+enum { CORE_CHOICE, CORE_SCHEMA, CORE_LANGUAGE, CORE_KINDS };
+extern const TestForm CORE_FORMS[CORE_KINDS];

@@ -36,13 +36,6 @@ static size_t encode(const RowMaker* m, const char* text) {
     return tokenizer_encode(m->options->tokenizer, text, strlen(text), &m->set->tokens);
 }
 
-// Returns the number of characters of a UTF-8 text.
-static int utf8_characters(const char* text) {
-    int count = 0;
-    for (; *text; text++) { count += ((unsigned char)*text & 0xc0) != 0x80; }
-    return count;
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // llm.c's and lm-evaluation-harness' rules
 

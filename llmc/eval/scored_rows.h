@@ -47,9 +47,8 @@ typedef struct {
 
 // A task of CORE.
 typedef struct {
-    const char* name;
-    char* path;
-    const char* delimiter; // between context and ending
+    const char *name, *file; // of the items, in FOLDER/eval_data, without .jsonl
+    const char* delimiter;   // between context and ending
     const TestForm* form;
     int shots;
     double baseline;

@@ -378,9 +378,9 @@ TestSet* test_sets_open(const char* files, const TestSetOptions* options, int* c
             if (has_core) { usage_error("--eval_data: two folders of CORE; score them one after the other"); }
             has_core = true;
             for (int i = 0; i < CORE_TASKS; i++) {
-                TestTask task = core_task(path, i);
-                sets = add_set(sets, count, task.path, &task, options);
-                free(task.path);
+                char* items = format("%s/eval_data/%s.jsonl", path, CORE[i].file);
+                sets = add_set(sets, count, items, &CORE[i], options);
+                free(items);
             }
         } else {
             sets = add_set(sets, count, path, NULL, options);

@@ -311,7 +311,7 @@ static bool checkpoint_room(const char* out, const Snapshot* s, Error* err) {
 }
 
 size_t snapshot_bytes(const Optimizer* o) {
-    return (2 * o->model->params_table.size + o->v_table.size) * sizeof(float);
+    return (2 * o->model->params_table.size + o->segments.v_table.size) * sizeof(float);
 }
 
 // Copies a block to host memory. Training waits for this, so all threads share the copy of a block in host memory, and

@@ -91,15 +91,9 @@ bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
     // an earlier run's logs are lost only when all files are open
     const bool ok = are_open && (is_resumed || (empty_log(l->metrics, l->metrics_path, err) &&
                                                 empty_log(l->text, l->text_path, err)));
-    if (ok) { return true; }
     Error second;
-    events_close(&l->events, &second);
-    if (l->metrics) { fclose(l->metrics); }
-    if (l->text) { fclose(l->text); }
-    free(l->metrics_path);
-    free(l->text_path);
-    memset(l, 0, sizeof *l);
-    return false;
+    if (!ok) { logger_close(l, &second); }
+    return ok;
 }
 
 static void logger_flush(FILE* f, const char* path) {

@@ -221,7 +221,7 @@ typedef struct Backend {
     // computed in chunks with `logits` (chunk,Vp) as scratch, so that logits are never held in full.
     //   classifier_loss      losses (N)
     //   classifier_backward  losses (N); and the gradient of dloss * sum(losses): dinp (N,C) =, dweight (Vp,C) = or +=.
-    //                        dloss is not 0. Rows V..Vp of dweight get exact zeros, whatever the padding of weight holds.
+    //                        dloss is not 0. Rows V..Vp of dweight get exact zeros, whatever weight's padding holds.
     //   classifier_logits    out (N,V) in float
     // classifier_chunk returns the rows of a chunk of N rows that suits this device, at most N. It grows with N.
     int (*classifier_chunk)(int N);

@@ -3,14 +3,6 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // segments
 
-// The layout cut into segments, for one rank of a group. All of it is a pure function of the model and of the ranks.
-typedef struct {
-    Segment* segment;
-    int count;
-    TensorTable v_table;
-    size_t most, most_v; // elements of the largest shards, over all ranks: of masters and m, of v
-} Segments;
-
 static Segment* add_segment(Segments* p, size_t begin, size_t size) {
     p->segment = realloc_or_die(p->segment, (size_t)(p->count + 1) * sizeof *p->segment, "segments of the parameters");
     p->segment[p->count] = (Segment){.range = {begin, size}, .owner = -1};
@@ -190,20 +182,14 @@ static void list_matrices(Optimizer* o);
 
 void optimizer_alloc(Optimizer* o, GPT2* model, OptimizerKind kind, StatePlace place, Comm* zero_group) {
     const Backend* b = model->backend;
-    MemoryLine line[OPTIMIZER_MEMORY_LINES];
     memset(o, 0, sizeof *o);
     o->model = model;
-    o->kind = kind;
-    o->place = place;
     o->zero_group = zero_group && zero_group->size > 1 ? zero_group : NULL;
-    const Segments p = make_segments(model, kind, group_rank(o), group_size(o));
-    o->segments = p.segment;
-    o->num_segments = p.count;
-    o->v_table = p.v_table;
-    o->part = place == STATE_IN_HOST ? part_size(&p) : SIZE_MAX;
-    o->slot_floats = slot_floats(b, &p, group_size(o));
-    memory_of_segments(model, &p, place, group_size(o), line);
-    memory_lines_alloc(b, o, line, OPTIMIZER_MEMORY_LINES);
+    o->segments = make_segments(model, kind, group_rank(o), group_size(o));
+    o->part = place == STATE_IN_HOST ? part_size(&o->segments) : SIZE_MAX;
+    o->slot_floats = slot_floats(b, &o->segments, group_size(o));
+    memory_of_segments(model, &o->segments, place, group_size(o), o->memory);
+    memory_lines_alloc(b, o, o->memory, OPTIMIZER_MEMORY_LINES);
     if (!o->masters) { o->masters = (float*)model->params; }
     o->host_hyper = b->host_alloc(sizeof *o->host_hyper, "settings of the optimizer");
     list_matrices(o);
@@ -212,14 +198,12 @@ void optimizer_alloc(Optimizer* o, GPT2* model, OptimizerKind kind, StatePlace p
 
 void optimizer_free(Optimizer* o) {
     const Backend* b = o->model->backend;
-    MemoryLine line[OPTIMIZER_MEMORY_LINES];
     b->device_forget(&o->norm);
     b->device_forget(&o->update);
-    optimizer_memory(o->model, o->kind, o->place, group_size(o), line);
-    memory_lines_free(b, o, line, OPTIMIZER_MEMORY_LINES);
+    memory_lines_free(b, o, o->memory, OPTIMIZER_MEMORY_LINES);
     b->host_free(o->host_hyper);
     free(o->matrices);
-    free(o->segments);
+    free(o->segments.segment);
     memset(o, 0, sizeof *o);
 }
 
@@ -237,11 +221,11 @@ static bool is_params(const Optimizer* o, const float* block) { return (const vo
 
 // Returns true if an update streams `block` through device memory.
 static bool is_staged(const Optimizer* o, const float* block) {
-    return o->place == STATE_IN_HOST && !is_params(o, block);
+    return o->staging && !is_params(o, block);
 }
 
 const TensorTable* optimizer_table(const Optimizer* o, const float* block) {
-    return is_v(o, block) ? &o->v_table : &o->model->params_table;
+    return is_v(o, block) ? &o->segments.v_table : &o->model->params_table;
 }
 
 bool optimizer_is_whole(const Optimizer* o, const float* block) {
@@ -286,8 +270,8 @@ void optimizer_put(const Optimizer* o, float* block, size_t begin, const float* 
         put_at(o, block, block + begin, host, n);
         return;
     }
-    for (int i = 0; i < o->num_segments; i++) {
-        const RankShard s = shard_of(o, block, &o->segments[i]);
+    for (int i = 0; i < o->segments.count; i++) {
+        const RankShard s = shard_of(o, block, &o->segments.segment[i]);
         const size_t first = max_size(begin, s.range.begin), last = min_size(begin + n, s.range.begin + s.range.size);
         if (first < last) {
             put_at(o, block, block + s.at + (first - s.range.begin), host + (first - begin), last - first);
@@ -323,8 +307,8 @@ const float* optimizer_whole(const Optimizer* o, float* block) {
     GPT2* g = o->model;
     if (optimizer_is_whole(o, block)) { return block; }
     g->backend->state_sync();
-    for (int i = 0; i < o->num_segments; i++) {
-        const Segment* k = &o->segments[i];
+    for (int i = 0; i < o->segments.count; i++) {
+        const Segment* k = &o->segments.segment[i];
         copy_shard(o, block, shard_of(o, block, k));
         gather_begin(o, k, g->grads, segment_range(o, block, k), sizeof *block);
     }
@@ -336,8 +320,8 @@ const float* optimizer_whole(const Optimizer* o, float* block) {
 static void gather_params(const Optimizer* o) {
     const GPT2* g = o->model;
     if (!o->zero_group) { return; }
-    for (int i = 0; i < o->num_segments; i++) {
-        gather_begin(o, &o->segments[i], g->params, o->segments[i].range, g->backend->element_bytes);
+    for (int i = 0; i < o->segments.count; i++) {
+        gather_begin(o, &o->segments.segment[i], g->params, o->segments.segment[i].range, g->backend->element_bytes);
     }
     comm_end(o->zero_group);
 }
@@ -364,9 +348,9 @@ void optimizer_masters_changed(const Optimizer* o) {
     const Backend* b = g->backend;
     const Rounding nearest = {0}, rounding = o->rounding.step > 0 ? o->rounding : nearest;
     Staging staging = staging_of(o);
-    for (int i = 0; i < o->num_segments; i++) {
-        const TensorRange r = shard_of(o, o->masters, &o->segments[i]).range;
-        float* masters = shard_block(o, o->masters, &o->segments[i]);
+    for (int i = 0; i < o->segments.count; i++) {
+        const TensorRange r = shard_of(o, o->masters, &o->segments.segment[i]).range;
+        float* masters = shard_block(o, o->masters, &o->segments.segment[i]);
         for (size_t at = 0, n; at < r.size; at += n) {
             n = min_size(o->part, r.size - at);
             b->params_round(stored_at(b, g->params, r.begin + at), stage(o, &staging, o->masters, masters + at, n), n,
@@ -395,17 +379,17 @@ static MuonList* list_of(Optimizer* o, const Segment* k) {
 // Lists this rank's matrices by shape. Their addresses do not change while the optimizer lives.
 static void list_matrices(Optimizer* o) {
     const GPT2* g = o->model;
-    MuonMatrix* next = alloc_or_die(2 * (size_t)o->num_segments, sizeof *next, "matrices of Muon");
+    MuonMatrix* next = alloc_or_die(2 * (size_t)o->segments.count, sizeof *next, "matrices of Muon");
     o->matrices = next;
-    o->staged = next + o->num_segments;
-    for (int i = 0; i < o->num_segments; i++) {
-        if (o->segments[i].rows) { list_of(o, &o->segments[i]); }
+    o->staged = next + o->segments.count;
+    for (int i = 0; i < o->segments.count; i++) {
+        if (o->segments.segment[i].rows) { list_of(o, &o->segments.segment[i]); }
     }
     for (int i = 0; i < MUON_SHAPES; i++) {
         MuonList* list = &o->lists[i];
         list->matrices = next;
-        for (int j = 0; list->rows && j < o->num_segments; j++) {
-            const Segment* k = &o->segments[j];
+        for (int j = 0; list->rows && j < o->segments.count; j++) {
+            const Segment* k = &o->segments.segment[j];
             const size_t begin = k->range.begin;
             if (!k->rows || list_of(o, k) != list || !shard_of(o, o->m, k).range.size) { continue; }
             *next++ = (MuonMatrix){.params = stored_at(g->backend, g->params, begin),
@@ -420,8 +404,8 @@ static void list_matrices(Optimizer* o) {
 
 void optimizer_reduce_begin(const Optimizer* o, TensorRange range) {
     float* grads = o->model->grads;
-    for (int i = 0; i < o->num_segments; i++) {
-        const Segment* k = &o->segments[i];
+    for (int i = 0; i < o->segments.count; i++) {
+        const Segment* k = &o->segments.segment[i];
         if (k->range.begin < range.begin || k->range.begin >= range.begin + range.size) { continue; }
         if (k->rows) { comm_reduce_begin(o->zero_group, grads + k->range.begin, k->range.size, k->owner); }
         else { comm_reduce_scatter_begin(o->zero_group, grads + k->range.begin, k->range.size); }
@@ -435,8 +419,8 @@ static void norm_work(const void* arguments) {
         g->backend->norm_squared(&g->sums[SUM_NORM], g->grads, g->params_table.size);
         return;
     }
-    for (int i = 0; i < o->num_segments; i++) {
-        const TensorRange r = shard_of(o, o->m, &o->segments[i]).range;
+    for (int i = 0; i < o->segments.count; i++) {
+        const TensorRange r = shard_of(o, o->m, &o->segments.segment[i]).range;
         if (r.size) { g->backend->norm_squared(&g->sums[SUM_NORM], g->grads + r.begin, r.size); }
     }
 }
@@ -484,8 +468,8 @@ static void update_work(const void* arguments) {
     const Backend* b = o->model->backend;
     Staging staging = staging_of(o);
     b->device_send(o->hyper, o->host_hyper, sizeof *o->hyper);
-    for (int i = 0; i < o->num_segments; i++) {
-        const Segment* k = &o->segments[i];
+    for (int i = 0; i < o->segments.count; i++) {
+        const Segment* k = &o->segments.segment[i];
         const size_t size = k->rows ? 0 : shard_of(o, o->m, k).range.size;
         for (size_t at = 0; at < size; at += min_size(o->part, size - at)) {
             adamw_part(o, &staging, k, at, min_size(o->part, size - at));
@@ -527,7 +511,7 @@ void optimizer_queue_matmuls(Optimizer* o) {
     const GPT2* g = o->model;
     const Backend* b = g->backend;
     const int ranks = group_size(o);
-    MuonMatrix* matrices = alloc_or_die((size_t)o->num_segments, sizeof *matrices, "matrices of Muon");
+    MuonMatrix* matrices = alloc_or_die((size_t)o->segments.count, sizeof *matrices, "matrices of Muon");
     b->device_zero(&g->sums[SUM_NORM], sizeof *g->sums);
     b->norm_squared(&g->sums[SUM_NORM], g->grads, g->params_table.size); // not finite: nothing changes in real updates
     *o->host_hyper = (Hyper){.muon = {.grad_scale = 1}};
@@ -535,8 +519,8 @@ void optimizer_queue_matmuls(Optimizer* o) {
     for (int i = 0; i < MUON_SHAPES * ranks; i++) {
         const MuonList* list = &o->lists[i / ranks];
         int count = 0;
-        for (int j = 0; list->rows && j < o->num_segments; j++) {
-            const Segment* k = &o->segments[j];
+        for (int j = 0; list->rows && j < o->segments.count; j++) {
+            const Segment* k = &o->segments.segment[j];
             if (!k->rows || list_of(o, k) != list || !shard_size(k, i % ranks, ranks)) { continue; }
             float* grads = g->grads + k->range.begin;
             matrices[count++] = (MuonMatrix){.m = grads, .grads = grads};

@@ -27,6 +27,14 @@ typedef struct {
     size_t at, v_at;   // with ZeRO: where masters and m, and v, have this rank's shard of it
 } Segment;
 
+// The layout cut into segments, for one rank of a group. All of it is a pure function of the model and of the ranks.
+typedef struct {
+    Segment* segment;    // in the order of the layout
+    int count;
+    TensorTable v_table; // the layout of v: the parameters'; with Muon, matrices have no rows
+    size_t most, most_v; // elements of the largest shards, over all ranks: of masters and m, of v
+} Segments;
+
 // This rank's matrices of one shape.
 typedef struct {
     int rows, cols, count;
@@ -34,33 +42,29 @@ typedef struct {
 } MuonList;
 
 enum { MUON_SHAPES = 3 }; // (C,C), (4C,C), (C,4C)
+enum { OPTIMIZER_MEMORY_LINES = 6 };
 
 typedef struct {
     GPT2* model;
-    OptimizerKind kind;
-    StatePlace place;
-    Comm* zero_group;    // ranks that shard this state; NULL: this rank has all of it
-    TensorTable v_table; // the layout of v: the parameters'; with Muon, matrices have no rows
-    Segment* segments;       // in the order of the layout
-    int num_segments;
+    Comm* zero_group; // ranks that shard this state; NULL: this rank has all of it
+    Segments segments;
     MuonList lists[MUON_SHAPES];
     // device memory, but for masters and moments that are in host memory
     float* masters; // the parameters in fp32; the model's params themselves if the storage type is fp32
     float *m, *v;   // first moments or momentum; second moments
     void* scratch;  // of muon_update
-    float* staging; // of state in host memory
+    float* staging; // of state in host memory; NULL: there is none
     size_t slot_floats, part; // of staging: floats of a slot; most elements that AdamW updates at a time
     Hyper* hyper;
     Hyper* host_hyper; // copied to hyper by each update
     MuonMatrix *matrices, *staged; // staged: the matrices of one part, in device memory
     Recording *norm, *update;
+    MemoryLine memory[OPTIMIZER_MEMORY_LINES]; // what is allocated
     Rounding rounding; // seed: of all updates (--stochastic_round); step: the one that made the loaded masters, or 0
 } Optimizer;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
-
-enum { OPTIMIZER_MEMORY_LINES = 6 };
 
 // Lists what optimizer_alloc() will allocate for a model after gpt2_layout(). shards: ranks that shard the state, or 1.
 // All ranks allocate as much as the one with the largest shards.

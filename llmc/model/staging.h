@@ -8,7 +8,7 @@
 #include "backend.h"
 
 typedef struct {
-    float* memory;     // device memory of all slots; NULL: the state is in device memory, and nothing is copied
+    float* memory;     // device memory of all slots
     size_t slot_floats;
     int slot;          // of the current part
     size_t used;       // floats of it

@@ -39,12 +39,12 @@ const LetterFlag LETTER_FLAGS[NUM_LETTER_FLAGS] = {
     {.letters = "ge", .on_cpu = "0", .on_gpu = "0|1|2", .ignored = "0|1|2",
      .why = "it chooses cuBLASLt's GELU; on a CPU see --fused"},
     {.letters = "z", .name = "zero", .fallback = "0"},
-    {.letters = "pn", .fallback = "1", .is_of_launch = true},
-    {.letters = "pr", .fallback = "0", .is_of_launch = true},
-    {.letters = "pg", .fallback = "8", .is_of_launch = true},
-    {.letters = "pi", .fallback = "mpi", .is_of_launch = true},
-    {.letters = "ps", .is_of_launch = true},
-    {.letters = "pf", .is_of_launch = true},
+    {.letters = "pn", .fallback = "1"}, // these six: how processes start
+    {.letters = "pr", .fallback = "0"},
+    {.letters = "pg", .fallback = "8"},
+    {.letters = "pi", .fallback = "mpi"},
+    {.letters = "ps"},
+    {.letters = "pf"},
 };
 
 bool is_letter_flag(const char* arg) {
@@ -63,20 +63,24 @@ static const char* letter_value(const LetterValues* v, const char* letters) {
     return NULL;
 }
 
+// Returns true for a value of -e that is a file, not a description.
+static bool is_model_file(const char* value) {
+    const size_t n = strlen(value);
+    return n > 4 && !strcmp(value + n - 4, ".bin");
+}
+
 // Returns a flag's value in the form of our option; NULL if the option is left at its default.
 static const char* letter_translate(const LetterValues* v, const LetterFlag* flag, const char* value) {
     if (value && !strcmp(flag->letters, "e")) {
-        const size_t length = strlen(value);
-        if (length > 4 && !strcmp(value + length - 4, ".bin")) { return value; } // for --init
+        if (is_model_file(value)) { return value; } // for --init
         if (!strncmp(value, "gpt2:", 5)) { value += 5; }
         return *value >= '0' && *value <= '9' ? format("d%s", value) : value; // gpt2:12 in run_gpt2_124M_mpi.sh
     }
-    if (!strcmp(flag->letters, "y")) {
-        if (value && strcmp(value, "0") && strcmp(value, "1")) { usage_error("-y takes 0 or 1, not '%s'", value); }
-        return value && *value == '1' ? "auto" : "";
+    if (is_one_of(flag->letters, "y|h") && value && !is_one_of(value, "0|1")) {
+        usage_error("-%s takes 0 or 1, not '%s'", flag->letters, value);
     }
+    if (!strcmp(flag->letters, "y")) { return value && *value == '1' ? "auto" : ""; }
     if (!strcmp(flag->letters, "h")) {
-        if (value && strcmp(value, "0") && strcmp(value, "1")) { usage_error("-h takes 0 or 1, not '%s'", value); }
         return value && *value == '1' ? "dev/data/hellaswag/hellaswag_val.bin" : NULL;
     }
     if (!strcmp(flag->letters, "m")) {
@@ -110,8 +114,7 @@ static const char* model_option(const char** value) {
         usage_error("-e is missing: llm.c would load %s, which is not here; give -e d12 for random weights", fallback);
     }
     if (!*value) { *value = fallback; }
-    const size_t n = strlen(*value);
-    return n > 4 && !strcmp(*value + n - 4, ".bin") ? "init" : "model";
+    return is_model_file(*value) ? "init" : "model";
 }
 
 // Returns our options for the letters, in fresh memory.
@@ -183,7 +186,7 @@ static void check_others(const LetterValues* v, FlagsDevice device) {
     for (int i = 0; i < NUM_LETTER_FLAGS; i++) {
         const LetterFlag* flag = &LETTER_FLAGS[i];
         const char *value = v->value[i], *accepted = device == FLAGS_GPU ? flag->on_gpu : flag->on_cpu;
-        if (flag->name || flag->is_of_launch || !value || is_one_of(value, accepted)) { continue; }
+        if (flag->name || !flag->why || !value || is_one_of(value, accepted)) { continue; }
         if (strcmp(flag->ignored, "*") && !is_one_of(value, flag->ignored)) {
             usage_error("-%s %s is not supported: %s", flag->letters, value, flag->why);
         }

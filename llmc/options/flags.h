@@ -11,12 +11,11 @@
 typedef enum { FLAGS_CPU, FLAGS_GPU } FlagsDevice;
 
 typedef struct {
-    const char *letters, *name;  // name: of our option; NULL: there is none
+    const char *letters, *name;  // name: of our option; NULL: there is none; then, without `why`, it is of the launch
     const char* fallback;        // llm.c's default, as a value of our option; NULL: ours is the same, or none is needed
     const char *on_cpu, *on_gpu; // if name is NULL: values ("a|b") that ask for what the program does anyway
     const char* ignored;         // values that are taken with a notice that they have no effect; "*": any
     const char* why;             // the reason of the notice, and of the refusal of any other value
-    bool is_of_launch;           // how processes start, not an option of a run; the rest but `letters` is empty
 } LetterFlag;
 
 enum { NUM_LETTER_FLAGS = 37 };

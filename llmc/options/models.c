@@ -2,27 +2,27 @@
 
 typedef struct {
     const char* name;
-    int num_layers, num_heads, channels, max_seq_len;
-} ModelSize;
+    int shape[4]; // L, H, C and T; V is GPT-2's
+} NamedModel;
 
 // GPT-2: Radford et al. 2019. GPT-3: Brown et al. 2020, table 2.1, with two errors of the table corrected: its 1.3B has
 // 24 heads of 128 channels but C = 2048 (here 16 heads), its 13B 40 heads of 128 but C = 5140 (here 5120).
-static const ModelSize MODEL_SIZES[] = {
-    {"d12", 12, 12, 768, 1024},          {"gpt2", 12, 12, 768, 1024},
-    {"d24", 24, 16, 1024, 1024},         {"gpt2-medium", 24, 16, 1024, 1024},
-    {"d36", 36, 20, 1280, 1024},         {"gpt2-large", 36, 20, 1280, 1024},
-    {"d48", 48, 25, 1600, 1024},         {"gpt2-xl", 48, 25, 1600, 1024},
-    {"gpt3:125m", 12, 12, 768, 2048},    {"gpt3:350m", 24, 16, 1024, 2048},
-    {"gpt3:760m", 24, 16, 1536, 2048},   {"gpt3:1.3b", 24, 16, 2048, 2048},
-    {"gpt3:2.7b", 32, 32, 2560, 2048},   {"gpt3:6.7b", 32, 32, 4096, 2048},
-    {"gpt3:13b", 40, 40, 5120, 2048},
+static const NamedModel NAMED_MODELS[] = {
+    {"d12", {12, 12, 768, 1024}},          {"gpt2", {12, 12, 768, 1024}},
+    {"d24", {24, 16, 1024, 1024}},         {"gpt2-medium", {24, 16, 1024, 1024}},
+    {"d36", {36, 20, 1280, 1024}},         {"gpt2-large", {36, 20, 1280, 1024}},
+    {"d48", {48, 25, 1600, 1024}},         {"gpt2-xl", {48, 25, 1600, 1024}},
+    {"gpt3:125m", {12, 12, 768, 2048}},    {"gpt3:350m", {24, 16, 1024, 2048}},
+    {"gpt3:760m", {24, 16, 1536, 2048}},   {"gpt3:1.3b", {24, 16, 2048, 2048}},
+    {"gpt3:2.7b", {32, 32, 2560, 2048}},   {"gpt3:6.7b", {32, 32, 4096, 2048}},
+    {"gpt3:13b", {40, 40, 5120, 2048}},
     // llm.c's names of the same, by channels
-    {"gpt3:c768", 12, 12, 768, 2048},    {"gpt3:c1024", 24, 16, 1024, 2048},
-    {"gpt3:c1536", 24, 16, 1536, 2048},  {"gpt3:c2048", 24, 16, 2048, 2048},
-    {"gpt3:c2560", 32, 32, 2560, 2048},  {"gpt3:c4096", 32, 32, 4096, 2048},
+    {"gpt3:c768", {12, 12, 768, 2048}},    {"gpt3:c1024", {24, 16, 1024, 2048}},
+    {"gpt3:c1536", {24, 16, 1536, 2048}},  {"gpt3:c2048", {24, 16, 2048, 2048}},
+    {"gpt3:c2560", {32, 32, 2560, 2048}},  {"gpt3:c4096", {32, 32, 4096, 2048}},
 };
 
-enum { NUM_MODEL_SIZES = sizeof MODEL_SIZES / sizeof *MODEL_SIZES };
+enum { NUM_NAMED_MODELS = sizeof NAMED_MODELS / sizeof *NAMED_MODELS };
 
 // Settings by name, in four families. A preset leaves the other options at their defaults.
 //
@@ -164,9 +164,8 @@ bool model_check(const GPT2Config* m, const char* where, Error* err) {
 }
 
 // "L=6,H=6,C=384,T=256[,V=50257]", in any order.
-static bool model_parse_shape(const char* text, GPT2Config* m, Error* err) {
+static bool model_parse_shape(const char* text, int value[5], Error* err) {
     static const char letters[] = "LHCTV";
-    int value[5] = {0, 0, 0, 0, GPT2_VOCAB};
     for (const char* at = text; *at;) {
         const char* letter = strchr(letters, *at);
         char* end = NULL;
@@ -185,29 +184,17 @@ static bool model_parse_shape(const char* text, GPT2Config* m, Error* err) {
         if (value[i]) { continue; }
         return fail(err, "--model '%s': %c is missing; give L=...,H=...,C=...,T=...", text, letters[i]);
     }
-    m->num_layers = value[0];
-    m->num_heads = value[1];
-    m->channels = value[2];
-    m->max_seq_len = value[3];
-    m->vocab_size = value[4];
     return true;
 }
 
 bool model_parse(const char* text, bool pad_vocab, GPT2Config* m, Error* err) {
-    bool named = false;
-    memset(m, 0, sizeof *m);
-    for (int i = 0; i < NUM_MODEL_SIZES && !named; i++) {
-        const ModelSize* s = &MODEL_SIZES[i];
-        if (strcmp(s->name, text)) { continue; }
-        m->num_layers = s->num_layers;
-        m->num_heads = s->num_heads;
-        m->channels = s->channels;
-        m->max_seq_len = s->max_seq_len;
-        m->vocab_size = GPT2_VOCAB;
-        named = true;
+    int value[5] = {0, 0, 0, 0, GPT2_VOCAB};
+    for (int i = 0; i < NUM_NAMED_MODELS; i++) {
+        if (!strcmp(NAMED_MODELS[i].name, text)) { memcpy(value, NAMED_MODELS[i].shape, sizeof NAMED_MODELS[i].shape); }
     }
-    if (!named && !model_parse_shape(text, m, err)) { return false; }
-    m->padded_vocab_size = padded_vocab(m->vocab_size, pad_vocab);
+    if (!value[0] && !model_parse_shape(text, value, err)) { return false; }
+    *m = (GPT2Config){.num_layers = value[0], .num_heads = value[1], .channels = value[2], .max_seq_len = value[3],
+                      .vocab_size = value[4], .padded_vocab_size = padded_vocab(value[4], pad_vocab)};
     return model_check(m, "--model", err);
 }
 

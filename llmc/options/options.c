@@ -121,12 +121,8 @@ static bool parse_choice(const Option* o, const char* value, int* field, Error* 
 }
 
 static bool parse_text(const char* value, Text* field, Error* err) {
-    uint32_t ignored;
-    for (const char *at = value, *end = value + strlen(value); at < end;) { // options are written to JSON files
-        const size_t n = utf8_decode(at, end, &ignored);
-        if (n == 0) { return fail(err, "takes UTF-8 text; byte %zu is not", (size_t)(at - value)); }
-        at += n;
-    }
+    const size_t size = strlen(value), invalid = utf8_invalid(value, size); // options are written to JSON files
+    if (invalid < size) { return fail(err, "takes UTF-8 text; byte %zu is not", invalid); }
     *field = value;
     return true;
 }

@@ -21,8 +21,8 @@ void check_same_data(Comm* comm, uint64_t train_data, uint64_t val_data, uint64_
 // Ends the program if two ranks of a machine opened the same GPU.
 void check_distinct_devices(Comm* comm, const Backend* b);
 
-// Ends the program if the ranks' kernels may round in different ways: those of CPUs of several levels, or Muon's matmuls
-// on GPUs of several names, for which cuBLASLt chooses. Without --zero 1 every rank computes the whole update.
+// Ends the program if the ranks' kernels may round in different ways: those of CPUs of several levels, or Muon's
+// matmuls on GPUs of several names, for which cuBLASLt chooses. Without --zero 1 every rank computes the whole update.
 void check_equal_kernels(Comm* comm, const Backend* b);
 
 // Ends the program, with exit code 5, unless all ranks have the same parameters, bit for bit. The error names the first

@@ -35,7 +35,8 @@ static void check_documents(Position* p, const Tokenizer* tokenizer) {
           p->plan->data.train, eot);
 }
 
-void position_open(Position* p, const Plan* plan, const Comm* comm, const Tokenizer* tokenizer, const TrainState* begin) {
+void position_open(Position* p, const Plan* plan, const Comm* comm, const Tokenizer* tokenizer,
+                   const TrainState* begin) {
     *p = (Position){.plan = plan, .rank = comm->rank, .ranks = comm->size};
     open_dataset(&p->data, "--train_data", plan->data.train, plan);
     check_documents(p, tokenizer);

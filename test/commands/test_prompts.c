@@ -128,19 +128,13 @@ TEST(rules_have_parts_in_any_order) {
 // CORE
 
 // Tasks as those of CORE, of files that dev/golden/prompts.py wrote.
-static const struct {
-    const char *name, *file;
-    CoreKind form;
-    int shots;
-    const char* delimiter;
-    double baseline;
-} TASKS[] = {
-    {"choices_zeroshot", "a/choices", CORE_CHOICE, 0, " ", 0.25},
-    {"choices", "a/choices", CORE_CHOICE, 3, "\nAnswer: ", 0.403},
-    {"long", "a/long", CORE_CHOICE, 10, " ", 0.5},
-    {"pronouns", "b/schema", CORE_SCHEMA, 2, " ", 0.5},
-    {"last_word", "b/words", CORE_LANGUAGE, 0, " =", 0},
-    {"answers", "b/answers", CORE_LANGUAGE, 4, "\nAnswer:", 0},
+static const TestTask TASKS[] = {
+    {"choices_zeroshot", "a/choices", " ", &CORE_FORMS[CORE_CHOICE], 0, 0.25},
+    {"choices", "a/choices", "\nAnswer: ", &CORE_FORMS[CORE_CHOICE], 3, 0.403},
+    {"long", "a/long", " ", &CORE_FORMS[CORE_CHOICE], 10, 0.5},
+    {"pronouns", "b/schema", " ", &CORE_FORMS[CORE_SCHEMA], 2, 0.5},
+    {"last_word", "b/words", " =", &CORE_FORMS[CORE_LANGUAGE], 0, 0},
+    {"answers", "b/answers", "\nAnswer:", &CORE_FORMS[CORE_LANGUAGE], 4, 0},
 };
 enum { NUM_TASKS = sizeof TASKS / sizeof *TASKS };
 
@@ -149,10 +143,7 @@ static void open_tasks(TestSet* sets, const TestSetOptions* options) {
     Error err;
     for (int i = 0; i < NUM_TASKS; i++) {
         char* path = format(FOLDER "core/%s.jsonl", TASKS[i].file);
-        const TestTask task = {.name = TASKS[i].name, .path = path, .delimiter = TASKS[i].delimiter,
-                               .form = test_form_core(TASKS[i].form), .shots = TASKS[i].shots,
-                               .baseline = TASKS[i].baseline};
-        if (!test_set_open(&sets[i], task.path, &task, options, &err)) { fatal("%s", err.text); }
+        if (!test_set_open(&sets[i], path, &TASKS[i], options, &err)) { fatal("%s", err.text); }
         free(path);
     }
 }
@@ -223,19 +214,14 @@ TEST(core_has_22_tasks) {
     double sum = 0;
     int shots = 0, schemas = 0, languages = 0, answers = 0;
     for (int i = 0; i < CORE_TASKS; i++) {
-        const TestTask task = core_task("folder", i);
-        EXPECT(task.form && !strncmp(task.path, "folder/eval_data/", 17) && task.baseline >= 0 && task.baseline < 1);
-        for (int k = 0; k < i; k++) {
-            const TestTask other = core_task("folder", k);
-            EXPECT(strcmp(other.name, task.name));
-            free(other.path);
-        }
-        sum += task.baseline;
-        shots += task.shots;
-        schemas += task.form == test_form_core(CORE_SCHEMA);
-        languages += task.form == test_form_core(CORE_LANGUAGE);
-        answers += !strcmp(task.delimiter, "\nAnswer: ");
-        free(task.path);
+        const TestTask* task = &CORE[i];
+        EXPECT(task->form && *task->file && task->baseline >= 0 && task->baseline < 1);
+        for (int k = 0; k < i; k++) { EXPECT(strcmp(CORE[k].name, task->name)); }
+        sum += task->baseline;
+        shots += task->shots;
+        schemas += task->form == &CORE_FORMS[CORE_SCHEMA];
+        languages += task->form == &CORE_FORMS[CORE_LANGUAGE];
+        answers += !strcmp(task->delimiter, "\nAnswer: ");
     }
     EXPECT_NEAR(sum, 4.361, 1e-12);
     EXPECT(shots == 143 && schemas == 2 && languages == 9 && answers == 5);

@@ -9,7 +9,7 @@ static void read_set(char* path, const Tokenizer* t, const char* rules, int shot
     Error err;
     TestSet s;
     const TestSetOptions options = {.tokenizer = t, .T = T, .vocab_size = V, .rules = rules, .shots = shots};
-    const TestTask task = {.name = "task", .path = path, .delimiter = "\n", .shots = shots, .form = form};
+    const TestTask task = {.name = "task", .delimiter = "\n", .shots = shots, .form = form};
     if (!test_set_open(&s, path, form ? &task : NULL, &options, &err)) { return; }
     for (size_t i = 0; i < s.num_rows; i++) {
         const TestRow* row = &s.rows[i];
@@ -36,9 +36,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Tokenizer t = tokenizer_bytes();
     read_set(path, &t, "llm.c", 0, NULL);
     read_set(path, &t, "lm-eval", 1, NULL);
-    read_set(path, &t, "llm.c", 2, test_form_core(CORE_CHOICE));
-    read_set(path, &t, "llm.c", 1, test_form_core(CORE_SCHEMA));
-    read_set(path, &t, "llm.c", 2, test_form_core(CORE_LANGUAGE));
+    read_set(path, &t, "llm.c", 2, &CORE_FORMS[CORE_CHOICE]);
+    read_set(path, &t, "llm.c", 1, &CORE_FORMS[CORE_SCHEMA]);
+    read_set(path, &t, "llm.c", 2, &CORE_FORMS[CORE_LANGUAGE]);
     tokenizer_free(&t);
     free(file);
     return 0;

@@ -85,11 +85,11 @@ TEST(every_element_has_one_owner) {
 TEST(muon_has_no_second_moments_of_matrices) {
     enum { MATRICES = 5 * 12 * 24 * 24 };
     Part *adamw = open_part(OPTIMIZER_ADAMW, 0, 1), *muon = open_part(OPTIMIZER_MUON, 0, 1);
-    EXPECT(adamw->o.v_table.size == adamw->g.params_table.size);
-    EXPECT(muon->o.v_table.size == muon->g.params_table.size - MATRICES);
+    EXPECT(adamw->o.segments.v_table.size == adamw->g.params_table.size);
+    EXPECT(muon->o.segments.v_table.size == muon->g.params_table.size - MATRICES);
     MemoryLine line[OPTIMIZER_MEMORY_LINES];
     optimizer_memory(&muon->g, OPTIMIZER_MUON, STATE_ON_DEVICE, 1, line);
-    EXPECT(line[2].bytes == muon->o.v_table.size * sizeof(float));
+    EXPECT(line[2].bytes == muon->o.segments.v_table.size * sizeof(float));
     close_part(adamw);
     close_part(muon);
 }
