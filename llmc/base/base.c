@@ -1,4 +1,5 @@
 #include "base.h"
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/file.h>
@@ -46,6 +47,7 @@ static void ATTR_NORETURN ATTR_PRINTF(2, 0) vdie(int code, const char* fmt, va_l
     vsnprintf(message, sizeof message, fmt, args);
     make_printable(message);
     wait_for_rank0_message();
+    stream_is_read(STDERR_FILENO); // waits
     begin_line();
     if (process_rank > 0) { fprintf(stderr, "rank %d: ", process_rank); }
     fprintf(stderr, "error: %s\n", message);
@@ -80,9 +82,11 @@ void ATTR_NORETURN ATTR_PRINTF(1, 2) fatal_corruption(const char* fmt, ...) {
 static void ATTR_PRINTF(1, 0) print_message(const char* fmt, va_list args, const char* end) {
     char* text = format_list(fmt, args);
     make_printable(text);
-    begin_line();
-    fprintf(stderr, "%s%s", text, end);
-    fflush(stderr);
+    if (stream_is_read(STDERR_FILENO)) {
+        begin_line();
+        fprintf(stderr, "%s%s", text, end);
+        fflush(stderr);
+    }
     free(text);
 }
 
@@ -117,6 +121,27 @@ void open_standard_streams(void) {
         const bool is_closed = fcntl(fd, F_GETFD) < 0 && errno == EBADF;
         if (is_closed && open("/dev/null", O_RDWR) != fd) { fatal("/dev/null: cannot open: %s", strerror(errno)); }
     }
+}
+
+static bool is_unblocked[STDERR_FILENO + 1], is_stuck[STDERR_FILENO + 1];
+
+void unblock_standard_streams(void) {
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        struct stat s;
+        char path[32];
+        if (fstat(fd, &s) != 0 || !(S_ISFIFO(s.st_mode) || isatty(fd))) { continue; }
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        const int own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); // others share the flags of `fd`
+        if (own < 0) { continue; }
+        is_unblocked[fd] = dup2(own, fd) == fd;
+        close(own);
+    }
+}
+
+bool stream_is_read(int fd) {
+    struct pollfd out = {.fd = fd, .events = POLLOUT};
+    if (is_unblocked[fd]) { is_stuck[fd] = poll(&out, 1, is_stuck[fd] ? 0 : 5000) <= 0; }
+    return !is_stuck[fd];
 }
 
 void drop_standard_output(void) {

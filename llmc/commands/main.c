@@ -137,7 +137,10 @@ static int run_program(int argc, char** argv) {
     if (config.gpus > 1 && launch.size == 1 && (command->bit & IN_SEVERAL)) {
         return launch_local((int)config.gpus, arguments, GRACE_SECONDS);
     }
-    if (command->bit == TRAIN) { requests_open(); } // SIGUSR1 may come while the processes connect
+    if (command->bit == TRAIN) {
+        requests_open(); // SIGUSR1 may come while the processes connect
+        unblock_standard_streams();
+    }
     if (command->bit == INSPECT) { config.dtype = dtype_fp32; }
     enum dtype dtype = config.dtype;
     // bench finds its backends itself, also those of GPUs that are not present; this one only connects processes. A

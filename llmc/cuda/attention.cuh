@@ -331,8 +331,7 @@ static inline void attention_backward(floatX* dqkv, float* delta, const floatX* 
         attention_cudnn_backward(dqkv, dout, out, lse, qkv, &w->shape, w->memory, gpu.stream);
         return;
     }
-    const bool is_packed = is_packable(dout, HS) && is_packable(out, HS) && is_packable(rest, HS);
-    if (uses_flash_attention(qkv, dqkv, HS) && is_packed) {
+    if (uses_flash_attention(qkv, dqkv, HS) && is_wide<FLOATX_WIDTH>(HS, dout, out, rest)) {
         flash_backward_sized(dqkv, delta, dout, out, rest, lse, qkv, starts, ends, B, T, C, NH);
     } else {
         attention_backward_plain(dqkv, delta, dout, out, rest, lse, qkv, starts, ends, B, T, C, NH);

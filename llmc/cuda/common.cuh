@@ -20,11 +20,6 @@ template <class Type> static __device__ inline void copy_pack(Type* to, const Ty
     *(int4*)to = *(const int4*)from;
 }
 
-// Returns true if rows of n elements, the first of which begins at p, can be read in packs.
-template <class Type> static inline bool is_packable(const Type* p, size_t n) {
-    return (uintptr_t)p % 16 == 0 && n % Pack<Type>::SIZE == 0;
-}
-
 template <class Number, class Combine> static __device__ inline Number warp_reduce(Number x, Combine combine) {
     for (int lanes = WARP_SIZE / 2; lanes > 0; lanes /= 2) { x = combine(x, __shfl_xor_sync(~0u, x, lanes)); }
     return x;

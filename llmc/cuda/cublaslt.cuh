@@ -26,7 +26,7 @@ static constexpr int GELU_ROW_MULTIPLE = 8;
 typedef struct {
     int rows, cols, depth;
     int a_storage, b_storage;
-    int a_transposed, b_transposed, adds, tf32;
+    int a_transposed, b_transposed, to_sum, tf32; // to_sum: the output is in fp32, and added to (1) or set (2)
     int fusion;
     int a_alignment, b_alignment, out_alignment, bias_alignment, pre_alignment; // in bytes
     int batch, adds_matrix;
@@ -89,7 +89,7 @@ static inline MatmulKey plan_key(const Matmul* m, int sms) {
     key.b_storage = m->b_storage;
     key.a_transposed = m->a_transposed;
     key.b_transposed = m->b_transposed;
-    key.adds = m->sum != NULL;
+    key.to_sum = !m->sum ? 0 : m->sum_mode == GRADS_ADD ? 1 : 2;
     key.tf32 = gpu.tf32;
     key.fusion = m->fusion;
     key.a_alignment = alignment_of(m->a);
@@ -181,7 +181,7 @@ static inline cublasLtMatmulPreference_t preference_create(const MatmulKey* key)
     cublas_check(cublasLtMatmulPreferenceCreate(&preference), "setting a matmul's preferences");
     preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (uint64_t)WORKSPACE_BYTES);
     preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                   (uint32_t)(key->adds || FLOATX_TYPE == CUDA_R_32F ? CUBLASLT_REDUCTION_SCHEME_MASK
+                   (uint32_t)(key->to_sum || FLOATX_TYPE == CUDA_R_32F ? CUBLASLT_REDUCTION_SCHEME_MASK
                                                                      : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)key->b_alignment);
     preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)key->a_alignment);

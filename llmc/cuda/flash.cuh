@@ -20,6 +20,7 @@
 // Scores are scaled by 1/sqrt(HS). Exponentials are powers of two, with scale_log2 = log2(e)/sqrt(HS).
 #pragma once
 #include "flash_block.cuh"
+#include "vector.cuh"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // forward
@@ -486,7 +487,7 @@ static inline void flash_backward(Type* dqkv, float* delta, const Type* dout, co
 
 // Returns true if the kernels take these activations: their rows must consist of whole 128-bit accesses.
 static inline bool flash_supports(const floatX* activations, int HS) {
-    return HS % 8 == 0 && HS <= flash_max_head_size() && is_packable(activations, HS);
+    return HS % 8 == 0 && HS <= flash_max_head_size() && is_wide<FLOATX_WIDTH>(HS, activations);
 }
 
 // Kernels are compiled for four head sizes. The smallest one that is large enough runs.

@@ -23,12 +23,16 @@ static inline bool is_too_much_memory(size_t bytes, size_t growth) {
     return bytes * growth > device_memory_available() / 2;
 }
 
-static inline double seconds_of_matmul(const Matmul* m) {
-    device_sync();
-    const double start = seconds_now();
-    multiply(m);
-    device_sync();
-    return seconds_now() - start;
+template <class Queue> static inline double shortest_seconds(const Queue& queue) {
+    double shortest = (double)INFINITY;
+    for (int run = 0; run < PEAK_RUNS; run++) {
+        device_sync();
+        const double start = seconds_now();
+        queue();
+        device_sync();
+        shortest = fmin(shortest, seconds_now() - start);
+    }
+    return shortest;
 }
 
 // x (n) = random numbers of the standard normal distribution (Box & Muller 1958). In E4M3 if is_fp8.
@@ -56,8 +60,7 @@ static inline double device_matmul_flops(void) {
         cuda_launched("fill_normal");
         Matmul m = forward_matmul(matrices + n * n, matrices, matrices, (int)n, (int)n, (int)n);
         if (gpu.fp8) { m.a_storage = m.b_storage = AS_E4M3; } // no scales: they are 1
-        double best = seconds_of_matmul(&m);
-        for (int run = 1; run < PEAK_RUNS; run++) { best = fmin(best, seconds_of_matmul(&m)); }
+        const double best = shortest_seconds([&] { multiply(&m); });
         device_free(matrices, bytes);
         if (best >= PEAK_SECONDS || n >= PEAK_MOST_ROWS || is_too_much_memory(bytes, 4)) {
             return 2.0 * (double)n * (double)n * (double)n / best;
@@ -72,19 +75,10 @@ static inline double device_peak_flops(void) {
 
 static inline double device_kernel_flops(void) { return 0; } // only a CPU has a speed of one thread
 
-static inline double seconds_of_copy(char* to, const char* from, size_t bytes) {
-    device_sync();
-    const double start = seconds_now();
-    cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, gpu.stream), "copying on the GPU");
-    device_sync();
-    return seconds_now() - start;
-}
-
 static inline double device_copy_bandwidth(void) {
     for (size_t bytes = (size_t)1 << 20;; bytes *= 2) {
         char* memory = (char*)device_alloc(2 * bytes, "measuring the bandwidth of memory");
-        double best = seconds_of_copy(memory + bytes, memory, bytes);
-        for (int run = 1; run < PEAK_RUNS; run++) { best = fmin(best, seconds_of_copy(memory + bytes, memory, bytes)); }
+        const double best = shortest_seconds([&] { device_copy(memory + bytes, memory, bytes); });
         device_free(memory, 2 * bytes);
         if (best >= PEAK_SECONDS || is_too_much_memory(2 * bytes, 2)) { return 2.0 * (double)bytes / best; }
     }

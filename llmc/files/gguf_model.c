@@ -1,7 +1,8 @@
 #include "gguf_model.h"
 #include "../tokenizer/tokenizer_save.h"
 
-char* gguf_tensor_name(const Tensor* t, int layer) {
+// Returns the name of a tensor; the caller frees it.
+static char* tensor_name(const Tensor* t, int layer) {
     return t->repeat == EACH ? format("blk.%d.%s", layer, t->gguf_name) : format("%s", t->gguf_name);
 }
 
@@ -45,7 +46,7 @@ static bool check_tied(const Gguf* g, Error* err) {
 
 // Returns a tensor of the model; NULL if it is missing, has another shape, or a type that is not read here.
 static const GgufTensor* find(const Gguf* g, const Tensor* t, int layer, Error* err) {
-    char* name = gguf_tensor_name(t, layer);
+    char* name = tensor_name(t, layer);
     const GgufTensor* found = gguf_tensor(g, name);
     const size_t rows = found && found->dims > 1 ? found->shape[1] : 1;
     bool ok = found ? true : fail(err, "%s: tensor %s is missing", g->path, name);
@@ -176,7 +177,7 @@ static void put_entries(FILE* f, const TensorTable* table, const WeightType* typ
         const Tensor* t = &table->row[i];
         for (int l = 0; l < t->layers; l++) {
             const WeightType* of = gguf_tensor_type(t, type);
-            char* name = gguf_tensor_name(t, l);
+            char* name = tensor_name(t, l);
             gguf_put_text(f, name, strlen(name));
             gguf_put_u32(f, t->rows > 1 ? 2 : 1);
             gguf_put_u64(f, t->cols);

@@ -14,9 +14,6 @@
 #include "../model/gpt2.h"
 #include "gguf.h"
 
-// Returns the name of a tensor; the caller frees it.
-char* gguf_tensor_name(const Tensor* t, int layer);
-
 // Returns the type that a tensor gets in a file of mostly `type`.
 const WeightType* gguf_tensor_type(const Tensor* t, const WeightType* type);
 

@@ -120,9 +120,14 @@ void logger_notice(Logger* l, const char* fmt, ...) {
 }
 
 // Flushes standard output. If that fails, a run goes on without it: its reader may be gone, as `tee` is after a Ctrl-C.
+// One that is slow has lost a part of this text.
 static void flush_output(Logger* l) {
     if (fflush(stdout) == 0 && !ferror(stdout)) { return; }
     const int error = errno;
+    if (error == EAGAIN) {
+        clearerr(stdout);
+        return;
+    }
     drop_standard_output();
     logger_notice(l, "warning: standard output: cannot write: %s; the run goes on without it%s%s", strerror(error),
                   l->text ? ", and logs to " : "", l->text ? l->options.folder : "");
@@ -130,6 +135,7 @@ static void flush_output(Logger* l) {
 
 // Prints a result.
 static void print_line(Logger* l, const char* text) {
+    if (!stream_is_read(STDOUT_FILENO)) { return; }
     logger_erase_bar(l);
     printf("%s\n", text);
     flush_output(l);
@@ -265,12 +271,14 @@ void logger_val(Logger* l, int step, double loss) {
 
 void logger_sample(Logger* l, int step, const char* text, size_t size) {
     if (l->options.rank != 0) { return; }
-    logger_erase_bar(l);
-    printf("generating:\n---\n");
-    put_text(stdout, text, size);
-    printf("\n---\n");
-    flush_output(l);
-    logger_draw_bar(l);
+    if (stream_is_read(STDOUT_FILENO)) {
+        logger_erase_bar(l);
+        printf("generating:\n---\n");
+        put_text(stdout, text, size);
+        printf("\n---\n");
+        flush_output(l);
+        logger_draw_bar(l);
+    }
     json_t* clean = json_text(text, size);
     events_text(&l->events, step, "sample", json_string_value(clean), json_string_length(clean));
     logger_record(l, "sample", step, json_pack("{s:o}", "text", clean));

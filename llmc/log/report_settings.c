@@ -33,7 +33,7 @@ static json_t* default_settings(void) {
     Config c;
     config_defaults(&c);
     json_t *all = json_object(), *options = config_to_json(&c);
-    add_settings(all, "", options, "device"); // a run's `device` is the name of the machine's
+    add_settings(all, "", options, "");
     json_decref(options);
     return all;
 }

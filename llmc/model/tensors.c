@@ -1,8 +1,7 @@
 #include "tensors.h"
 
 static bool is_any(const Tensor* t) { return (void)t, true; }
-static bool is_matrix(const Tensor* t) { return t->rows > 1; }
-static bool is_vector(const Tensor* t) { return !is_matrix(t); }
+static bool is_vector(const Tensor* t) { return !tensor_decays(t); }
 
 // Sets the offsets of those rows of [i, j) that `is_placed` chooses, from table->size + `at` on. Returns their end,
 // relative to table->size, rounded up so that they can be cut into shards.
@@ -30,7 +29,7 @@ TensorTable tensors_layout_in_shards(const Tensor* rows, int count, int num_laye
         if (repeat == EACH) {
             if (table.layer_size) { fatal("the per-layer rows of a table of tensors do not stand together"); }
             run = place_rows(&table, i, j, is_vector, run, shards);
-            run = place_rows(&table, i, j, is_matrix, run, shards);
+            run = place_rows(&table, i, j, tensor_decays, run, shards);
             table.layers_begin = table.size;
             table.layer_size = run;
         } else {

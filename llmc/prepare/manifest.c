@@ -20,24 +20,24 @@ static json_t* describe_mix(const PrepareOptions* o) {
     return json_pack("{s:o}", "sources", sources);
 }
 
-static InputTime input_time(const char* path) {
+static struct stat stat_or_die(const char* path) {
     struct stat s;
     if (stat(path, &s) != 0) { fatal("%s: cannot look at it: %s", path, strerror(errno)); }
-    return (InputTime){.device = s.st_dev, .file = s.st_ino, .bytes = s.st_size, .written = s.st_mtim};
+    return s;
 }
 
-InputTime* look_at_inputs(const PrepareOptions* o) {
+struct stat* look_at_inputs(const PrepareOptions* o) {
     if (is_standard_input(o)) { return NULL; }
-    InputTime* times = alloc_or_die(o->num_inputs + 1, sizeof *times, "times of inputs"); // stories: there are none
-    for (size_t i = 0; i < o->num_inputs; i++) { times[i] = input_time(o->inputs[i]); }
-    return times;
+    struct stat* inputs = alloc_or_die(o->num_inputs + 1, sizeof *inputs, "inputs"); // stories: there are none
+    for (size_t i = 0; i < o->num_inputs; i++) { inputs[i] = stat_or_die(o->inputs[i]); }
+    return inputs;
 }
 
-const char* changed_input(const PrepareOptions* o, const InputTime* before) {
+const char* changed_input(const PrepareOptions* o, const struct stat* before) {
     for (size_t i = 0; before && i < o->num_inputs; i++) {
-        const InputTime now = input_time(o->inputs[i]), *then = &before[i];
-        const bool is_same = now.device == then->device && now.file == then->file && now.bytes == then->bytes &&
-                             now.written.tv_sec == then->written.tv_sec && now.written.tv_nsec == then->written.tv_nsec;
+        const struct stat now = stat_or_die(o->inputs[i]), *then = &before[i];
+        const bool is_same = now.st_dev == then->st_dev && now.st_ino == then->st_ino && now.st_size == then->st_size &&
+                             now.st_mtim.tv_sec == then->st_mtim.tv_sec && now.st_mtim.tv_nsec == then->st_mtim.tv_nsec;
         if (!is_same) { return o->inputs[i]; }
     }
     return NULL;

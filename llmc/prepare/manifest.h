@@ -19,20 +19,12 @@ size_t first_shard(const json_t* manifest);
 // Returns the path of a shard: PREFIX_val_000000.bin, or PREFIX_train_%06d.bin. The caller frees it.
 char* shard_name(const PrepareOptions* o, size_t number);
 
-// Identifies an input file, and says its size and when it was last written.
-typedef struct {
-    dev_t device;
-    ino_t file;
-    off_t bytes;
-    struct timespec written;
-} InputTime;
-
-// Returns them for each input, before it is read; the caller frees them. NULL for standard input.
-InputTime* look_at_inputs(const PrepareOptions* o);
+// Returns what stat() says of each input, before it is read; the caller frees it. NULL for standard input.
+struct stat* look_at_inputs(const PrepareOptions* o);
 
 // Returns an input that was written or replaced since then, of which the shards may have a part, or parts of two
 // versions; NULL if there is none.
-const char* changed_input(const PrepareOptions* o, const InputTime* before);
+const char* changed_input(const PrepareOptions* o, const struct stat* before);
 
 // Returns everything that the shards' bytes depend on: a hash of each input and of the tokenizer, and the options; a
 // new reference. Reads all inputs, and ends the program if one cannot be read.

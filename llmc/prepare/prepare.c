@@ -19,7 +19,7 @@ typedef struct {
 typedef struct {
     const PrepareOptions* options;
     char *manifest_path, *floor_path, *sums_path, *lock_path;
-    InputTime* inputs;              // before they were read
+    struct stat* inputs;            // before they were read
     json_t* manifest;
     Sums sums;                      // of the finished shards
     ShardWriter shard;              // the one being written, if `writing`

@@ -11,7 +11,7 @@ static const char* const CHOICE_NAMES[NUM_CHOICES] = {
 typedef struct {
     GPT2* g;
     Comm* comm;    // all ranks of it choose alike
-    GradMode mode; // of most backward passes of the run
+    GradMode mode; // of the last backward pass of a step, and of most
 } Tuning;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -23,9 +23,9 @@ static void range_ready(void* comm, float* grads, TensorRange range) {
 }
 
 // Queues a backward pass over the batch that is uploaded. ready: NULL, or called as gpt2_backward() does.
-static void run_backward(const Tuning* t, GradsReady ready) {
+static void run_backward(const Tuning* t, GradMode mode, GradsReady ready) {
     GPT2* g = t->g;
-    g->grad_mode = t->mode;
+    g->grad_mode = mode;
     gpt2_backward(g, g->B, g->T, 1.0f / (float)(g->B * g->T), ready, t->comm);
 }
 
@@ -51,7 +51,7 @@ static void run_choice(const Tuning* t, Choice choice) {
                               g->config.num_heads);
         break;
     case CHOICE_MATMUL_SMS:
-        run_backward(t, range_ready);
+        run_backward(t, t->mode, range_ready);
         comm_end(t->comm);
         break;
     case CHOICE_GELU_FORWARD: b->matmul_gelu_forward(a.fch_gelu, a.fch, a.ln2, p.fcw, p.fcb, N, C, 4 * C); break;
@@ -158,6 +158,12 @@ static int choose_one(const Tuning* t, Choice choice, const char* saved, bool ha
 // ---------------------------------------------------------------------------------------------------------------------
 // algorithms of matmuls
 
+static void run_forward_and_backward(const Tuning* t) {
+    gpt2_forward(t->g, t->g->B, t->g->T, NULL);
+    run_backward(t, GRADS_SET, NULL);
+    if (t->mode == GRADS_ADD) { run_backward(t, GRADS_ADD, NULL); }
+}
+
 // Queues all matmuls of a step, with GELU fused and apart, and backward's on fewer multiprocessors too. Their operands
 // are those of a real step, on random tokens.
 static void queue_matmuls(const Tuning* t, Optimizer* o) {
@@ -168,8 +174,7 @@ static void queue_matmuls(const Tuning* t, Optimizer* o) {
     batch_random(batch, n, g->config.vocab_size, 0, 0);
     gpt2_upload(g, batch, n);
     // not watched: in the first step the device's own memory for operands in FP8 grows, and moves
-    gpt2_forward(g, g->B, g->T, NULL);
-    run_backward(t, NULL);
+    run_forward_and_backward(t);
     b->matmuls_watch();
     for (int variant = MAX_VARIANTS - 1; variant >= 0; variant--) { // the default comes last
         bool exists = variant == 0;
@@ -185,8 +190,7 @@ static void queue_matmuls(const Tuning* t, Optimizer* o) {
             run_choice(t, CHOICE_MATMUL_SMS);
             b->choose_variant(CHOICE_MATMUL_SMS, 0, g->B, g->T, g->config.channels, g->config.num_heads);
         }
-        gpt2_forward(g, g->B, g->T, NULL);
-        run_backward(t, NULL);
+        run_forward_and_backward(t);
     }
     optimizer_queue_matmuls(o);
     b->device_sync();
@@ -225,9 +229,10 @@ static void choose_variants(const Tuning* t, const char* saved, bool has_tokens)
 }
 
 // Returns all that the times of the variants depend on. Asks for cuDNN's version, which opens cuDNN.
-static char* variants_key(const GPT2* g, const Plan* p) {
+static char* variants_key(const Tuning* t, const Plan* p) {
+    const GPT2* g = t->g;
     const char* key = g->backend->variants_key(g->B, g->T, g->config.channels, g->config.num_heads);
-    return format("%s,%d%d", key, p->exact, p->has_zero);
+    return format("%s,%d%d%d", key, p->exact, p->has_zero, t->mode);
 }
 
 // Adds the choices to the cache, but for those of a checkpoint, which may be another GPU's.
@@ -251,7 +256,7 @@ void autotune(Optimizer* o, const Plan* p, Comm* comm, const char* variants, con
     char* path = has_cache ? tune_cache_path(b->matmuls_identity()) : NULL;
     char* cached = path && p->tune != tune_anew ? tune_cache_read(path) : NULL;
     tune_matmuls(&t, o, p, matmuls, cached);
-    char* key = variants_key(g, p);
+    char* key = variants_key(&t, p);
     const char* line = cached ? tune_line(cached, key, strlen(key)) : NULL;
     char* earlier = share_text(comm, line ? format("%.*s", (int)strcspn(line, "\n"), line) : NULL);
     choose_variants(&t, variants ? variants : earlier, p->tune != tune_0);

@@ -44,21 +44,6 @@ static void take_signal(int signal_number, void (*handler)(int)) {
     sigaction(signal_number, &action, NULL);
 }
 
-static void take_continue(int signal_number, siginfo_t* info, void* context) {
-    (void)context;
-    if (info->si_pid == getppid()) { take_stop(signal_number); }
-}
-
-// Takes SIGCONT if the parent is Open MPI's and does not pass on that of a terminal.
-static void take_mpirun(void) {
-    struct sigaction action;
-    if (!getenv("OMPI_COMM_WORLD_RANK") || getenv("OMPI_MCA_orte_forward_job_control")) { return; }
-    memset(&action, 0, sizeof action);
-    action.sa_sigaction = take_continue;
-    action.sa_flags = SA_RESTART | SA_SIGINFO;
-    sigaction(SIGCONT, &action, NULL);
-}
-
 void requests_open(void) {
     opened = seconds_now();
     take_signal(SIGPIPE, SIG_IGN);
@@ -71,7 +56,6 @@ void requests_take_stops(double max_hours, const char* words) {
     take_signal(SIGINT, take_stop);
     take_signal(SIGTERM, take_stop);
     take_signal(SIGHUP, take_stop);
-    take_mpirun();
 }
 
 const char* request_to_stop(void) {
@@ -79,7 +63,6 @@ const char* request_to_stop(void) {
     case SIGINT: return "SIGINT";
     case SIGTERM: return "SIGTERM";
     case SIGHUP: return "SIGHUP";
-    case SIGCONT: return "the end of mpirun";
     default: return stop_moment > 0 && seconds_now() >= stop_moment ? "--max_time" : NULL;
     }
 }

@@ -3,15 +3,11 @@
 //   SIGINT, SIGTERM, SIGHUP, --max_time    stop: save what is not saved yet (export: remove what is not complete), and
 //                                          end. The same signal again, a second later or more, ends the program at
 //                                          once; the checkpoints on disk stay whole
-//   SIGCONT, from Open MPI's mpirun        the same: its first signal when it is to end (below)
 //   SIGUSR1                                save after the current step, and go on
 //   SIGINT, in `generate` that asks for prompts  end the text that is being generated
 //
 // A process that was started to ignore SIGHUP (nohup) ignores it. SIGPIPE is ignored: a reader of standard output that
 // has gone, as `tee` after a Ctrl-C, is an error of the write, which ends no run (logger.h).
-//
-// mpirun that gets Ctrl-C sends its processes SIGCONT, a second later (odls_base_sigkill_timeout) SIGTERM, and as much
-// later SIGKILL. Until then it reads no output: a process that prints much may wait in a write when SIGTERM comes.
 #pragma once
 #include "../base/base.h"
 

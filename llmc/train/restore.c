@@ -64,6 +64,7 @@ TrainState restore_state(Optimizer* o, const Start* start, Comm* comm) {
 void restore_warn_of_lr_jump(const Start* start, const Position* p, long long step) {
     static const char* const groups[NUM_GROUPS] = {
         [GROUP_EMBEDDING] = " of embeddings", [GROUP_MATRIX] = " of matrices", [GROUP_VECTOR] = " of vectors"};
+    if (!start->checkpoint) { return; }
     const Plan *old = &start->before, *new = &start->plan;
     const double *lr = new->rates.lr, *old_lr = old->rates.lr;
     const long long old_batch = old->total_batch_size ? old->total_batch_size : new->total_batch_size;
@@ -73,7 +74,6 @@ void restore_warn_of_lr_jump(const Start* start, const Position* p, long long st
     const double epoch = counts_tokens ? total / full : (double)step + ceil((total - tokens) / full);
     const StepCount then = {counts_tokens ? tokens / full : (double)step,
                             old->max_steps >= 0 ? (double)old->max_steps : epoch};
-    if (!start->checkpoint) { return; }
     const bool is_one = lr[0] == lr[1] && lr[0] == lr[2] && old_lr[0] == old_lr[1] && old_lr[0] == old_lr[2];
     for (int g = 0; g < (is_one ? 1 : NUM_GROUPS); g++) {
         const double old_rate = schedule_rate(&old->schedule, old_lr[g], then.step, then.steps);

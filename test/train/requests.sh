@@ -66,7 +66,19 @@ ctrl_c_of_mpirun_saves() {
     kill -INT $pid
     wait $pid
     [ -n "$(steps_in "$dir/run")" ] || note "nothing was saved: $(tail -n 3 "$dir/err")"
-    [ "$(reason_of "$dir/run")" = 'stopped the end of mpirun' ] || note "ended by: $(reason_of "$dir/run")"
+    [ "$(reason_of "$dir/run")" = 'stopped SIGTERM' ] || note "ended by: $(reason_of "$dir/run")"
+}
+
+# 2,000 lines are more than a pipe holds.
+a_reader_that_does_not_read_stops_no_run() {
+    mkfifo "$dir/pipe"
+    sleep 600 <"$dir/pipe" &
+    reader=$!
+    must timeout 300 sh -c 'exec "$@" >"$0"' "$dir/pipe" "$train" $small $data $quiet --model L=1,H=1,C=4,T=8,V=257 --seq_len 8 \
+        --batch_size 1 --max_steps 2000 --save_every 0 --out "$dir/run"
+    kill $reader
+    [ "$(grep -c '^step ' "$dir/run/log.txt")" = 2000 ] || note "log.txt has not all lines"
+    [ "$(reason_of "$dir/run")" = 'finished ' ] || note "ended by: $(reason_of "$dir/run")"
 }
 
 # The folder in which step 50 is to be saved is too small. To save takes longer than steps of eight tokens.
