@@ -4,7 +4,7 @@
 # usage: sh scripts/quickstart.sh [FOLDER]      FOLDER (default: quickstart) gets the run; it must not exist
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
-case $#${1:-} in 0 | 1[!-]*) ;; *) sed -n '4s/^# //p' "$0" >&2; exit 2 ;; esac
+case $#:${1:-} in 0: | 1:[!-]*) ;; *) sed -n '4s/^# //p' "$0" >&2; exit 2 ;; esac
 from=$PWD
 CDPATH='' cd "$(dirname "$0")/.."
 out=${1:-quickstart}

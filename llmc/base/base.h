@@ -118,8 +118,8 @@ uint32_t progress_count(void);
 // would take its place, and messages would be written into that file. Call it first.
 void open_standard_streams(void);
 
-// Lets standard output and standard error no longer block this process if they are pipes or terminals: a connection that
-// has gone silent, or mpirun that is about to end its processes, may not read them.
+// Lets standard output and standard error no longer block this process if they are pipes or terminals: a connection
+// that has gone silent, or mpirun that is about to end its processes, may not read them.
 void unblock_standard_streams(void);
 
 // Call it before writing to them: returns false if the text is to be dropped, since the reader has taken nothing for

@@ -11,8 +11,8 @@ char* weights_folder(const Config* c) {
     if (config_source(c, "init") >= FROM_FILE) { return NULL; }
     json_t* state = NULL;
     char* folder = *c->out ? checkpoint_newest(c->out, &state, CHECKPOINT_READ) : NULL;
-    if (!folder && folder_has(c->out, "config.json")) {
-        fatal("--out %s is a checkpoint, not the folder of a run: give --init %s", c->out, shell_word(c->out));
+    if (!folder && *c->out && folder_has(c->out, "config.json")) {
+        fatal("--out %s holds weights, not a run: give --init %s", c->out, shell_word(c->out));
     }
     if (!folder) {
         fatal("--out %s holds no checkpoint: train first, or give --init FOLDER (or --init random)",

@@ -83,8 +83,8 @@ const char* state_kernels(const json_t* state, const Backend* b);
 // none. free() them.
 char* state_matmuls(const json_t* state, const Backend* b);
 
-// Returns the state of a run that such an object holds, but for the loss scale, which restore.c decides on. NULL: that
-// of a run that begins.
+// Returns the state of a run that such an object holds, but for the loss scale, which restore.c decides on, and the
+// hash of the tokenizer, which the run has. NULL: that of a run that begins.
 TrainState train_state_from_json(const json_t* state);
 
 // Writes, or reads, the options of a run in `out`. run_read_options() returns NULL if there is no such file, and ends
@@ -151,5 +151,6 @@ char* checkpoint_write(const char* out, const Snapshot* snapshot, Error* err);
 // thousands of steps. But each rank would need the disk, and a checkpoint could be incomplete in as many places.
 void checkpoint_hand_over(const Optimizer* o);
 
-// Loads parameters and moments of a verified checkpoint.
+// Loads parameters and moments of a verified checkpoint. o->rounding.step must be set to the updates that it counts:
+// parameters are rounded as they were then.
 bool checkpoint_load(Optimizer* o, const char* folder, Error* err);

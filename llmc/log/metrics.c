@@ -138,8 +138,8 @@ bool run_read(Run* run, const char* folder, Error* err) {
     run->name = trimmed_path(folder);
     size_t size, n;
     char* path = format("%s/metrics.jsonl", folder);
-    const bool exists = path_exists(path) || fail(err, "%s: no such file: give the folder of a run", path);
-    char* text = exists ? read_file(path, &size, err) : NULL;
+    char* text = read_file(path, &size, err);
+    if (!text && !path_exists(path)) { fail(err, "%s: no such file: give the folder of a run", path); }
     free(path);
     if (!text) { return false; }
     const char *at = text, *line;

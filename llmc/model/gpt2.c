@@ -406,7 +406,8 @@ void gpt2_micro_step(GPT2* g, int B, int T, float dloss, GradsReady ready, void*
     step.B = B;
     step.T = T;
     step.mode = take_grad_mode(g);
-    b->device_replay(&g->micro_step[step.mode], "micro-step", micro_step_work, &step, sizeof step);
+    const char* name = step.mode == GRADS_SET ? "first micro-step" : "micro-step";
+    b->device_replay(&g->micro_step[step.mode], name, micro_step_work, &step, sizeof step);
 }
 
 double gpt2_flops_per_token(const GPT2* g, int T) {

@@ -8,7 +8,7 @@
 #include "backend.h"
 
 typedef struct {
-    float* memory;     // device memory of all slots
+    float* memory;     // device memory of all slots; unused where the state is on the device
     size_t slot_floats;
     int slot;          // of the current part
     size_t used;       // floats of it

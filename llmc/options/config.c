@@ -224,10 +224,10 @@ static void config_read_file(Config* c, int command, const char* path) {
         if (*value) { *value++ = 0; }
         value += strspn(value, " \t\r");
         for (size_t n = strlen(value); n > 0 && strchr(" \t\r", value[n - 1]); n--) { value[n - 1] = 0; }
-        if (strchr(name, '=') || *value == '=' || name[strlen(name) - 1] == ':') {
+        const Option* o = config_find(name);
+        if (strpbrk(name, "=:") || (strchr("=:", *value) && *value && (!o || o->type != TYPE_TEXT))) {
             usage_error("%s:%d: a line is `name value`, without = or :", path, number);
         }
-        const Option* o = config_find(name);
         if (!o) { usage_error("%s:%d: %s", path, number, option_unknown(&CONFIG_TABLE, command, name, "'", "'")); }
         if (!strcmp(name, "config")) {
             usage_error("%s:%d: a file cannot name another: give --config once for each", path, number);

@@ -50,7 +50,7 @@ enum {
          .also = "dataset|train_file|input_bin")                                                                      \
     TEXT(val_data, "data/stories_val_*.bin", TRAIN | EVAL | INFO,                                                     \
          "token shards to validate on (a pattern); empty: none; train, without it: those beside --train_data, with"   \
-         " _val_ in place of _train_", .needs = "!eval_data !text",                              \
+         " _val_ in place of _train_", .needs = "!eval_data !text",                                                   \
          .needs_in = EVAL, .also = "validation_file|input_val_bin")                                                   \
     CHOICE(data_format, auto, (auto, nanogpt), TRAIN | EVAL | INFO,                                                   \
          "of token files: auto: llm.c's shards and NumPy's, as each file says; nanogpt: also uint16 ids"      \

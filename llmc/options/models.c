@@ -170,7 +170,7 @@ static bool model_parse_shape(const char* text, int value[5], Error* err) {
         const char* letter = strchr(letters, *at);
         char* end = NULL;
         long number = letter && at[1] == '=' ? strtol(at + 2, &end, 10) : 0;
-        if (end > at + 2 && (number < 1 || number > 1000000)) {
+        if (end && end > at + 2 && (number < 1 || number > 1000000)) {
             return fail(err, "--model '%s': %c is from 1 to 1000000", text, *at);
         }
         if (!end || end == at + 2 || (*end && *end != ',')) {

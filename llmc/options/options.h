@@ -27,7 +27,7 @@ typedef enum { TYPE_INT, TYPE_REAL, TYPE_FLAG, TYPE_TEXT, TYPE_CHOICE } OptionTy
 // What an option belongs to, which decides what a resumed run does with it.
 typedef enum {
     SCOPE_RUN,      // the run: a resume takes the checkpoint's value, and says when the command line changes it
-    SCOPE_DATA,     // the run's data: as SCOPE_RUN, but what it names is compared, not its value
+    SCOPE_DATA,     // the training data: as SCOPE_RUN, but what it names is compared, not its value
     SCOPE_IDENTITY, // the run, which with another value would be another run: a resume refuses a change
     SCOPE_START,    // one start of the program, such as --threads: a resume never takes it from the checkpoint
 } OptionScope;

@@ -41,10 +41,11 @@ static void add_folder(NameList* list, const char* folder, int depth) {
     for (const struct dirent* entry; errno = 0, (entry = readdir(d)) != NULL;) {
         if (entry->d_name[0] == '.') { continue; }
         char* path = format("%s/%s", folder, entry->d_name);
-        const bool is_folder = is_directory(path), is_text = !is_folder && is_text_name(entry->d_name);
+        const bool is_folder = is_directory(path);
+        const bool is_text = is_text_name(entry->d_name) && !is_merges_file(folder, entry->d_name);
         if (is_folder) { add_folder(list, path, depth + 1); }
         list->left_out += !is_folder && !is_text;
-        if (is_text && !is_merges_file(folder, entry->d_name)) { add_name(list, path); }
+        if (is_text && !is_folder) { add_name(list, path); }
         else { free(path); }
     }
     if (errno != 0) { fatal("%s: cannot list: %s", folder, strerror(errno)); }
@@ -73,7 +74,8 @@ char** inputs_expand(char** words, size_t* count) {
             free(folder);
             if (list.count == first) { usage_error("%s: no file in this folder is named %s", word, names); }
             if (list.left_out) {
-                notice("%s: %zu file%s left out: not named %s", word, list.left_out, plural(list.left_out), names);
+                notice("%s: %zu file%s left out: a tokenizer's, or not named %s", word, list.left_out,
+                       plural(list.left_out), names);
             }
             qsort(list.names + first, list.count - first, sizeof *list.names, names_compare);
         } else if (!path_exists(word) && strpbrk(word, "*?[")) {

@@ -49,7 +49,8 @@ void check_tokenizer(const char* option, const Tokenizer* t, const char* folder,
     uint64_t hash;
     if (!t && may_differ) { return; }
     json_t* state = folder ? folder_state(folder) : NULL;
-    const bool is_same = !json_get_hex(state, "tokenizer_hash", &hash) || hash == (t ? tokenizer_hash(t) : 0);
+    const bool is_known = json_get_hex(state, "tokenizer_hash", &hash) && (hash || !may_differ); // 0: it had none
+    const bool is_same = !is_known || hash == (t ? tokenizer_hash(t) : 0);
     json_decref(state);
     if (is_same) { return; }
     char* text = format("--tokenizer %s: not the tokenizer that the run in %s has been trained with: its tokens differ",

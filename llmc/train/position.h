@@ -31,8 +31,8 @@ typedef struct {
     long long num_steps, total_tokens; // at the end of the run
 } Position;
 
-// Opens --train_data and counts the steps of the run. tokenizer NULL: there is none. The run
-// begins at a state. Failures end the program.
+// Opens --train_data and counts the steps of a run that begins, or goes on, at a state. tokenizer NULL: there is none.
+// Failures end the program.
 void position_open(Position* p, const Plan* plan, const Comm* comm, const Tokenizer* tokenizer,
                    const TrainState* begin);
 

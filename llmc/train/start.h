@@ -9,7 +9,7 @@ typedef struct {
     Plan plan;
     char* checkpoint; // to continue from; NULL: a fresh run
     json_t* state;    // its state.json
-    TrainState begin; // what that says, or that of a run that begins; its loss scale is not set
+    TrainState begin; // train_state_from_json(state)
     Plan before;      // plan_parse() of its options
     json_t* options;  // as resolved, for the run's files
     char *command_if_recorded, *command_if_not; // that continue the run (resume_command)

@@ -284,6 +284,9 @@ changed_data_and_tokenizers_are_noticed() {
         expect 0 'not the tokenizer that the run' "$train" $command --init "$dir/run/step_00000002"
         grep -q '^warning: --tokenizer' "$dir/err" || note "not a warning: $(cat "$dir/err")"
     done
+    must "$train" $small $data --tokenizer none --max_steps 1 --val_every 0 --out "$dir/none"
+    must "$train" generate --out "$dir/none" --prompt a --sample_tokens 1 --tokenizer bytes # of its data, perhaps
+    ! grep -q warning "$dir/err" || note "a run without a tokenizer: $(cat "$dir/err")"
     sed -i 's/"!":0,/"?!":0,/' "$dir/run/step_00000002/tokenizer.json"
     expect 0 'tokenizer.json: damaged or edited' "$train" generate --out "$dir/run" # and takes step 1
 }

@@ -395,11 +395,13 @@ TEST(errors_of_a_file_name_the_line) {
                  PARSE(TRAIN, "--config", path));
     free(write_config("seed 1\n--lr 1\n"));
     EXPECT_DEATH(EXIT_USAGE, "config:2: no option '--lr'; did you mean 'lr'?", PARSE(TRAIN, "--config", path));
-    static const char* const assignments[] = {"lr=1", "lr = 1", "lr: 1"};
-    for (int i = 0; i < 3; i++) {
+    static const char* const assignments[] = {"lr=1", "lr = 1", "lr: 1", "lr : 1"};
+    for (int i = 0; i < 4; i++) {
         free(write_config(assignments[i]));
         EXPECT_DEATH(EXIT_USAGE, "config:1: a line is `name value`, without = or :", PARSE(TRAIN, "--config", path));
     }
+    free(write_config("prompt = 5 apples\n"));
+    EXPECT(!strcmp(PARSE(TRAIN, "--config", path).prompt, "= 5 apples"));
     free(write_config("seed 1\nconfig other\n"));
     EXPECT_DEATH(EXIT_USAGE, "config:2: a file cannot name another", PARSE(TRAIN, "--config", path));
     FILE* f = fopen(path, "wb");

@@ -229,7 +229,7 @@ TEST(folders_and_patterns_give_their_files_in_order) {
     write_text("many/vocab/merges.txt", "no");
     write_text("many/vocab/vocab.json", "{}");
     write_text("many/merges.txt", "m"); // of no tokenizer
-    EXPECT_RUN(0, "many: 4 files left out: not named *.txt,",
+    EXPECT_RUN(0, "many: 6 files left out: a tokenizer's, or not named *.txt,",
                "--force --out many1 --tokenizer bytes --val_size 1 many");
     expect_documents("many1", 1, "#b#c#d#m");
     write_text("z.txt", "z");

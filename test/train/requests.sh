@@ -14,6 +14,7 @@ takes_sigterm() { # PID: waits until it does not end by SIGTERM, but for a minut
         [ $((${caught:-0} >> 14 & 1)) = 0 ] || return
         sleep 0.1
     done
+    note "process $1 takes no SIGTERM"
 }
 
 # Starts a run, waits until its heading is there, sends a signal to the process or, of several, to rank 1, and waits for
@@ -64,7 +65,7 @@ ctrl_c_of_mpirun_saves() {
         --out "$dir/run"
     await 'step  200/' "$dir/out" $pid
     kill -INT $pid
-    wait $pid
+    finish $pid
     [ -n "$(steps_in "$dir/run")" ] || note "nothing was saved: $(tail -n 3 "$dir/err")"
     [ "$(reason_of "$dir/run")" = 'stopped SIGTERM' ] || note "ended by: $(reason_of "$dir/run")"
 }
@@ -74,8 +75,8 @@ a_reader_that_does_not_read_stops_no_run() {
     mkfifo "$dir/pipe"
     sleep 600 <"$dir/pipe" &
     reader=$!
-    must timeout 300 sh -c 'exec "$@" >"$0"' "$dir/pipe" "$train" $small $data $quiet --model L=1,H=1,C=4,T=8,V=257 --seq_len 8 \
-        --batch_size 1 --max_steps 2000 --save_every 0 --out "$dir/run"
+    must timeout 300 sh -c 'exec "$@" >"$0"' "$dir/pipe" "$train" $small $data $quiet --max_steps 2000 --save_every 0 \
+        --model L=1,H=1,C=4,T=8,V=257 --seq_len 8 --batch_size 1 --out "$dir/run"
     kill $reader
     [ "$(grep -c '^step ' "$dir/run/log.txt")" = 2000 ] || note "log.txt has not all lines"
     [ "$(reason_of "$dir/run")" = 'finished ' ] || note "ended by: $(reason_of "$dir/run")"

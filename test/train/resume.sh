@@ -41,7 +41,8 @@ a_batch_ramp_splits_resumes_and_schedules_by_tokens() {
     must "$train" --out "$dir/again" --resume auto
     ! grep 'learning rate goes' "$dir/err" >"$dir/said" || note "no option has changed: $(cat "$dir/said")"
     same_checkpoint "$dir/run/$last" "$dir/again/$last"
-    expect 2 'batch_ramp "": the run being resumed has 32:6000' "$train" --out "$dir/again" --resume auto --batch_ramp ''
+    expect 2 'batch_ramp "": the run being resumed has 32:6000' \
+        "$train" --out "$dir/again" --resume auto --batch_ramp ''
 }
 
 # A run that is counted in tokens trains on as many after its batch has changed.
