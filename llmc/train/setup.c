@@ -105,9 +105,11 @@ static void print_heading(TrainRun* run) {
     notice("%s%s%s, %s%s, %s kernels%s; %s%.1f MiB of memory", processes, b->device_name(), threads,
            dtype_names[p->dtype], residual_note(b), b->device_kernels(), peak, state, in_mib(plan_bytes(p)));
     const long long micro_batches = p->total_batch_size / ((long long)p->B * p->T * comm->size);
-    notice("%llu training tokens in %d file%s; %lld step%s of %lld tokens, %lld micro-batch%s of %d x %d",
+    const double epochs = (double)run->position.total_tokens / (double)data->num_tokens;
+    notice("%llu training tokens in %d file%s; %lld step%s of %lld tokens (%.3g epochs), %lld micro-batch%s of %d x %d",
            (unsigned long long)data->num_tokens, data->num_files, plural((uint64_t)data->num_files), steps,
-           plural((uint64_t)steps), p->total_batch_size, micro_batches, micro_batches == 1 ? "" : "es", p->B, p->T);
+           plural((uint64_t)steps), p->total_batch_size, epochs, micro_batches, micro_batches == 1 ? "" : "es", p->B,
+           p->T);
     if (loss_scale_is_on(scale)) {
         notice("loss scale %.9g%s", scale->scale, scale->is_dynamic ? ", dynamic" : "");
     }
@@ -193,7 +195,7 @@ TrainRun* train_open(Start start, Comm* comm) {
     requests_take_stops(run->plan->max_hours, "stopping, and saving what is not saved yet");
     open_log(run);
     saving_open(&run->saving, &run->start, &state, run->tokenizer, comm->rank);
-    restore_warn_of_lr_jump(&run->start, &run->position, run->step);
+    if (!train_is_complete(run)) { restore_warn_of_lr_jump(&run->start, &run->position, run->step); }
     return run;
 }
 
