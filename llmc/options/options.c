@@ -128,7 +128,7 @@ static bool parse_text(const char* value, Text* field, Error* err) {
 }
 
 static bool out_of_range(const Option* o, const char* value, Error* err) {
-    return fail(err, "takes a number from %.15g to %.15g, not %s: %s", o->least, o->greatest, value, o->help);
+    return fail(err, "takes a number from %.15g to %.15g, not %s (%s)", o->least, o->greatest, value, o->help);
 }
 
 static bool parse_int(const Option* o, const char* value, long long* field, Error* err) {
@@ -138,7 +138,7 @@ static bool parse_int(const Option* o, const char* value, long long* field, Erro
     const long long number = strtoll(value, &end, 10);
     const bool is_word = o->word && number == 0; // the word is stored and printed as 0
     if (end == value || *end) {
-        return fail(err, "takes a whole number%s%s, not '%s': %s", o->word ? " or " : "", o->word ? o->word : "", value,
+        return fail(err, "takes a whole number%s%s, not '%s' (%s)", o->word ? " or " : "", o->word ? o->word : "", value,
                     o->help);
     }
     const bool is_outside = (double)number < o->least || (double)number > o->greatest;
@@ -152,7 +152,7 @@ static bool parse_real(const Option* o, const char* value, double* field, Error*
     if (o->word && !strcmp(value, o->word)) { *field = -1; return true; }
     const double number = strtod(value, &end);
     if (end == value || *end) {
-        return fail(err, "takes a number%s%s, not '%s': %s", o->word ? " or " : "", o->word ? o->word : "", value,
+        return fail(err, "takes a number%s%s, not '%s' (%s)", o->word ? " or " : "", o->word ? o->word : "", value,
                     o->help);
     }
     if (!(number >= o->least && number <= o->greatest)) { return out_of_range(o, value, err); } // NaN is outside

@@ -62,14 +62,30 @@ static bool stream_fill(Stream* s, size_t* added, Error* err) {
     return true;
 }
 
+// Returns how to read a file of a kind that its first bytes tell; NULL for others.
+static const char* how_to_read(const Stream* s) {
+    static const struct {
+        const char *begin, *words;
+    } kinds[] = {{"\xfd" "7zXZ", "decompress it by xz -d"}, {"PK\3\4", "unpack it by unzip"},
+                 {"\xff\xfe", "convert it by iconv -f UTF-16 -t UTF-8"},
+                 {"\xfe\xff", "convert it by iconv -f UTF-16 -t UTF-8"}};
+    for (int i = 0; i < 4; i++) {
+        const size_t n = strlen(kinds[i].begin);
+        if (s->bytes >= n && !memcmp(s->text, kinds[i].begin, n)) { return kinds[i].words; }
+    }
+    return NULL;
+}
+
 bool stream_check_text(Stream* s, const char* advice, Error* err) {
     const size_t looked_at = 8000;
     for (size_t added = 1; s->bytes < looked_at && added > 0;) {
         if (!stream_fill(s, &added, err)) { return false; }
     }
     const char* zero = memchr(s->text, 0, min_size(s->bytes, looked_at));
-    return !zero || fail(err, "%s: byte %td is 0, so this is not text: leave it out%s", s->path, zero - s->text,
-                         advice);
+    if (!zero) { return true; }
+    const char* how = how_to_read(s);
+    return fail(err, "%s: byte %td is 0, so this is not text: %s%s", s->path, zero - s->text,
+                how ? how : "leave it out", how ? "" : advice);
 }
 
 // Frees the part of the buffer that was read.

@@ -48,7 +48,7 @@ the_loops_of_llmc_s_scripts_end() {
 wrong_options_are_named_with_the_right_one() {
     expect 2 "'generate' is not an option; a command goes first" "$train" --out "$dir" generate
     expect 2 'no option --max_toks; --help lists' "$train" eval --max_toks 5 # only generate and train have one like it
-    expect 2 "--max_time takes a number, not '5m': hours" "$train" --max_time 5m
+    expect 2 "--max_time takes a number, not '5m' (hours after which the run saves and ends" "$train" --max_time 5m
     expect 0 "usage: $train generate [--option" "$train" --help generate
     expect 0 "has 257 tokens, the model's vocabulary 600: --model L=1,H=1,C=8,T=48,V=257 saves" "$train" $small $data \
         --model L=1,H=1,C=8,T=48,V=600 --max_steps 1 --out ""

@@ -276,6 +276,10 @@ TEST(a_file_that_is_no_text_is_taken_only_on_request) {
     EXPECT_RUN(1, "image.txt: byte 7 is 0, so this is not text",
                "--out image --tokenizer bytes --val_size 1 a.txt image.txt");
     EXPECT(!exists("image.json"));
+    write_bytes("utf16.txt", "\xff\xfeh\0i\0", 6);
+    EXPECT_RUN(1, "utf16.txt: byte 3 is 0, so this is not text: convert it by iconv", "--out image utf16.txt");
+    write_bytes("text.zip", "PK\3\4\0", 5);
+    EXPECT_RUN(1, "text.zip: byte 4 is 0, so this is not text: unpack it by unzip", "--out image text.zip");
     EXPECT_RUN(0, "9004 tokens", "--out image --tokenizer bytes --val_size 1 --format text a.txt image.txt");
     input_bytes = sizeof bytes;
     EXPECT(run_until(-1, bytes, "--out image_in --tokenizer bytes --val_size 1 -") == 1);
