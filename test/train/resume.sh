@@ -182,6 +182,24 @@ a_run_keeps_the_checkpoint_it_began_from() {
 }
 
 # A run with --init that was killed before its first checkpoint begins again with the same weights.
+# A reader that has loaded the weights a second ago, and is in the middle of its work.
+a_checkpoint_that_is_read_is_not_removed() {
+    must "$train" $small $data $quiet --model L=4,H=4,C=256,T=48,V=257 --max_steps 2 --save_every 1 --keep 0 \
+        --out "$dir/run"
+    begin "$train" eval --init "$dir/run/step_00000001" --threads 1 --val_data "$root/corpus_train_*.bin"
+    for i in $(seq 6000); do
+        [ "$(cut -d ' ' -f 14 "/proc/$pid/stat")" -lt 100 ] || break # of its processor time, in hundredths of a second
+        sleep 0.1
+    done
+    kill -STOP $pid || note "eval has ended too early: $(cat "$dir/err")"
+    must "$train" --out "$dir/run" --resume auto --max_steps 3 --keep 1
+    [ -d "$dir/run/step_00000001" ] || note "it was removed"
+    [ ! -d "$dir/run/step_00000002" ] || note "no other one was removed"
+    kill -CONT $pid
+    kill -KILL $pid
+    finish $pid
+}
+
 a_run_keeps_the_weights_it_began_with() {
     run="$small $data --val_every 0 --save_every 2 --max_steps 2"
     must "$train" $run --out "$dir/base"
