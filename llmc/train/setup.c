@@ -20,6 +20,7 @@ static void check_data(TrainRun* run, Comm* comm) {
     check_tokenizer(name, run->tokenizer, run->plan->weights, !start->checkpoint);
     check_data_tokenizer(train, "--train_data", run->tokenizer, name);
     if (val) { check_data_tokenizer(val, "--val_data", run->tokenizer, name); }
+    if (val && val->hash == train->hash) { notice("warning: --val_data is the data that the run is trained on"); }
 }
 
 // Says that most of a new model's vocabulary serves for nothing, as with --tokenizer bytes and no V in --model.
@@ -110,6 +111,10 @@ static void print_heading(TrainRun* run) {
            (unsigned long long)data->num_tokens, data->num_files, plural((uint64_t)data->num_files), steps,
            plural((uint64_t)steps), p->total_batch_size, epochs, micro_batches, micro_batches == 1 ? "" : "es", p->B,
            p->T);
+    if (steps && p->schedule.warmup_steps > steps) {
+        notice("warning: --warmup_steps %lld: the rate never reaches --lr in %lld step%s", p->schedule.warmup_steps,
+               steps, plural((uint64_t)steps));
+    }
     if (loss_scale_is_on(scale)) {
         notice("loss scale %.9g%s", scale->scale, scale->is_dynamic ? ", dynamic" : "");
     }

@@ -91,8 +91,12 @@ help_and_info_answer() {
         --dtype bf16 --residual bf16
     expect 0 'gpt2-xl          all' "$train" info --model all
     expect 0 ' in 1 file, ' "$train" info --model L=4,H=4,C=64,T=64,V=257 --train_data "$root/corpus_train_*.bin"
-    expect 0 ' in 1 file; 1 step of 128 tokens (0.00113 epochs), 1 micro-batch of 4 x 32' "$train" $small $data --max_steps 1 \
-        --val_every 0 --save_every 0 --out ""
+    once="$train $small $data --max_steps 1 --val_every 0 --save_every 0"
+    expect 0 ' in 1 file; 1 step of 128 tokens (0.00113 epochs), 1 micro-batch of 4 x 32' $once --out ""
+    ! grep -q warning "$dir/err" || note "a warning: $(cat "$dir/err")"
+    expect 0 'warning: --warmup_steps 2: the rate never reaches --lr in 1 step' $once --warmup_steps 2 --out ""
+    expect 0 'warning: --val_data is the data that the run is trained on' $once --val_every 1 \
+        --val_tokens 64 --val_data "$root/corpus_train_*.bin" --out ""
 }
 
 a_run_is_summed_up() {
