@@ -47,7 +47,6 @@ static void ATTR_NORETURN ATTR_PRINTF(2, 0) vdie(int code, const char* fmt, va_l
     vsnprintf(message, sizeof message, fmt, args);
     make_printable(message);
     wait_for_rank0_message();
-    stream_is_read(STDERR_FILENO); // waits
     begin_line();
     if (process_rank > 0) { fprintf(stderr, "rank %d: ", process_rank); }
     fprintf(stderr, "error: %s\n", message);
@@ -78,15 +77,54 @@ void ATTR_NORETURN ATTR_PRINTF(1, 2) fatal_corruption(const char* fmt, ...) {
     vdie(EXIT_CORRUPT, fmt, args);
 }
 
+// Of standard output and standard error.
+static struct {
+    int own;       // a descriptor that does not block; 0: there is none
+    bool is_stuck; // the reader takes nothing
+    bool is_torn;  // a part of a line was dropped
+} streams[STDERR_FILENO + 1];
+
+void unblock_standard_streams(void) {
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        struct stat s;
+        char path[32];
+        if (fstat(fd, &s) != 0 || !(S_ISFIFO(s.st_mode) || isatty(fd))) { continue; }
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd); // other processes share the flags of `fd`
+        streams[fd].own = max_int(open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC), 0);
+    }
+}
+
+static bool write_all(int fd, const char* text, size_t size) {
+    const int to = streams[fd].own ? streams[fd].own : fd;
+    const size_t all = size;
+    while (size > 0) {
+        const ssize_t n = write(to, text, size);
+        if (n > 0) {
+            text += n;
+            size -= (size_t)n;
+            streams[fd].is_stuck = false;
+        } else if (n < 0 && errno == EAGAIN) {
+            struct pollfd out = {.fd = to, .events = POLLOUT};
+            streams[fd].is_stuck = poll(&out, 1, streams[fd].is_stuck ? 0 : 5000) <= 0;
+            if (streams[fd].is_stuck) { break; }
+        } else if (n < 0 && errno != EINTR) { return false; }
+    }
+    streams[fd].is_torn = size > 0 && (size < all || streams[fd].is_torn);
+    return true;
+}
+
+bool write_stream(int fd, const char* text, size_t size) {
+    fflush(stdout);
+    return (!streams[fd].is_torn || write_all(fd, "\n", 1)) && (streams[fd].is_torn || write_all(fd, text, size));
+}
+
 // Prints a message on standard error, and then `end`.
 static void ATTR_PRINTF(1, 0) print_message(const char* fmt, va_list args, const char* end) {
     char* text = format_list(fmt, args);
     make_printable(text);
-    if (stream_is_read(STDERR_FILENO)) {
-        begin_line();
-        fprintf(stderr, "%s%s", text, end);
-        fflush(stderr);
-    }
+    char* line = format("%s%s%s", isatty(STDERR_FILENO) ? "\r\033[J" : "", text, end);
+    write_stream(STDERR_FILENO, line, strlen(line));
+    free(line);
     free(text);
 }
 
@@ -123,32 +161,13 @@ void open_standard_streams(void) {
     }
 }
 
-static bool is_unblocked[STDERR_FILENO + 1], is_stuck[STDERR_FILENO + 1];
-
-void unblock_standard_streams(void) {
-    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
-        struct stat s;
-        char path[32];
-        if (fstat(fd, &s) != 0 || !(S_ISFIFO(s.st_mode) || isatty(fd))) { continue; }
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        const int own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); // others share the flags of `fd`
-        if (own < 0) { continue; }
-        is_unblocked[fd] = dup2(own, fd) == fd;
-        close(own);
-    }
-}
-
-bool stream_is_read(int fd) {
-    struct pollfd out = {.fd = fd, .events = POLLOUT};
-    if (is_unblocked[fd]) { is_stuck[fd] = poll(&out, 1, is_stuck[fd] ? 0 : 5000) <= 0; }
-    return !is_stuck[fd];
-}
-
 void drop_standard_output(void) {
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (nowhere < 0) { return; }
     dup2(nowhere, STDOUT_FILENO);
     close(nowhere);
+    if (streams[STDOUT_FILENO].own) { close(streams[STDOUT_FILENO].own); }
+    streams[STDOUT_FILENO].own = 0;
     clearerr(stdout);
 }
 

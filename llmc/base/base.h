@@ -118,13 +118,13 @@ uint32_t progress_count(void);
 // would take its place, and messages would be written into that file. Call it first.
 void open_standard_streams(void);
 
-// Lets standard output and standard error no longer block this process if they are pipes or terminals: a connection
-// that has gone silent, or mpirun that is about to end its processes, may not read them.
+// Lets write_stream() no longer block this process where standard output and standard error are pipes or terminals: a
+// connection that has gone silent, or mpirun that is about to end its processes, may not read them.
 void unblock_standard_streams(void);
 
-// Call it before writing to them: returns false if the text is to be dropped, since the reader has taken nothing for
-// five seconds (chosen), or until a signal came.
-bool stream_is_read(int fd);
+// Writes a text to standard output or standard error, behind what stdio has buffered. Drops the rest if it would block
+// and the reader takes nothing for five seconds (chosen), or until a signal comes. Fails if it cannot be written.
+bool write_stream(int fd, const char* text, size_t size);
 
 // Sends to /dev/null what is printed from now on, after standard output could not be written.
 void drop_standard_output(void);

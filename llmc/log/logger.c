@@ -119,15 +119,10 @@ void logger_notice(Logger* l, const char* fmt, ...) {
     free(text);
 }
 
-// Flushes standard output. If that fails, a run goes on without it: its reader may be gone, as `tee` is after a Ctrl-C.
-// One that is slow has lost a part of this text.
-static void flush_output(Logger* l) {
-    if (fflush(stdout) == 0 && !ferror(stdout)) { return; }
+// Writes to standard output. If that fails, a run goes on without it: its reader may be gone, as `tee` is after a Ctrl-C.
+static void print_text(Logger* l, const char* text, size_t size) {
+    if (write_stream(STDOUT_FILENO, text, size)) { return; }
     const int error = errno;
-    if (error == EAGAIN) {
-        clearerr(stdout);
-        return;
-    }
     drop_standard_output();
     logger_notice(l, "warning: standard output: cannot write: %s; the run goes on without it%s%s", strerror(error),
                   l->text ? ", and logs to " : "", l->text ? l->options.folder : "");
@@ -135,10 +130,10 @@ static void flush_output(Logger* l) {
 
 // Prints a result.
 static void print_line(Logger* l, const char* text) {
-    if (!stream_is_read(STDOUT_FILENO)) { return; }
+    char* line = format("%s\n", text);
     logger_erase_bar(l);
-    printf("%s\n", text);
-    flush_output(l);
+    print_text(l, line, strlen(line));
+    free(line);
 }
 
 // Prints a result that also stands in log.txt.
@@ -271,14 +266,13 @@ void logger_val(Logger* l, int step, double loss) {
 
 void logger_sample(Logger* l, int step, const char* text, size_t size) {
     if (l->options.rank != 0) { return; }
-    if (stream_is_read(STDOUT_FILENO)) {
-        logger_erase_bar(l);
-        printf("generating:\n---\n");
-        put_text(stdout, text, size);
-        printf("\n---\n");
-        flush_output(l);
-        logger_draw_bar(l);
-    }
+    size_t shown_size = size;
+    char* shown = isatty(STDOUT_FILENO) ? clean_text(text, size, is_printable, &shown_size) : NULL;
+    print_line(l, "generating:\n---");
+    print_text(l, shown ? shown : text, shown_size);
+    print_text(l, "\n---\n", 5);
+    free(shown);
+    logger_draw_bar(l);
     json_t* clean = json_text(text, size);
     events_text(&l->events, step, "sample", json_string_value(clean), json_string_length(clean));
     logger_record(l, "sample", step, json_pack("{s:o}", "text", clean));

@@ -45,10 +45,11 @@ void logger_draw_bar(const Logger* l) {
     char text[512];
     if (!l->bar || l->steps == 0) { return; }
     logger_bar_text(l, seconds_now(), logger_width(STDERR_FILENO), text, sizeof text);
-    fprintf(stderr, "\r%s\033[K", text);
-    fflush(stderr);
+    char* line = format("\r%s\033[K", text);
+    write_stream(STDERR_FILENO, line, strlen(line));
+    free(line);
 }
 
 void logger_erase_bar(const Logger* l) {
-    if (l->bar) { fputs("\r\033[J", stderr); fflush(stderr); }
+    if (l->bar) { write_stream(STDERR_FILENO, "\r\033[J", 4); }
 }
