@@ -225,7 +225,7 @@ static void config_read_file(Config* c, int command, const char* path) {
         value += strspn(value, " \t\r");
         for (size_t n = strlen(value); n > 0 && strchr(" \t\r", value[n - 1]); n--) { value[n - 1] = 0; }
         const Option* o = config_find(name);
-        if (strpbrk(name, "=:") || (strchr("=:", *value) && *value && (!o || o->type != TYPE_TEXT))) {
+        if (strpbrk(name, "=:") || (*value && strchr("=:", *value) && strcmp(name, "prompt"))) {
             usage_error("%s:%d: a line is `name value`, without = or :", path, number);
         }
         if (!o) { usage_error("%s:%d: %s", path, number, option_unknown(&CONFIG_TABLE, command, name, "'", "'")); }

@@ -138,8 +138,8 @@ static bool parse_int(const Option* o, const char* value, long long* field, Erro
     const long long number = strtoll(value, &end, 10);
     const bool is_word = o->word && number == 0; // the word is stored and printed as 0
     if (end == value || *end) {
-        return fail(err, "takes a whole number%s%s, not '%s' (%s)", o->word ? " or " : "", o->word ? o->word : "", value,
-                    o->help);
+        return fail(err, "takes a whole number%s%s, not '%s' (%s)", o->word ? " or " : "", o->word ? o->word : "",
+                    value, o->help);
     }
     const bool is_outside = (double)number < o->least || (double)number > o->greatest;
     if (errno || (is_outside && !is_word)) { return out_of_range(o, value, err); }

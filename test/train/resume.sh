@@ -181,7 +181,6 @@ a_run_keeps_the_checkpoint_it_began_from() {
     expect 0 'finished at step 8' "$train" --resume auto --out "$dir/killed"
 }
 
-# A run with --init that was killed before its first checkpoint begins again with the same weights.
 # A reader that has loaded the weights a second ago, and is in the middle of its work.
 a_checkpoint_that_is_read_is_not_removed() {
     must "$train" $small $data $quiet --model L=4,H=4,C=256,T=48,V=257 --max_steps 2 --save_every 1 --keep 0 \
@@ -200,6 +199,7 @@ a_checkpoint_that_is_read_is_not_removed() {
     finish $pid
 }
 
+# A run with --init that was killed before its first checkpoint begins again with the same weights.
 a_run_keeps_the_weights_it_began_with() {
     run="$small $data --val_every 0 --save_every 2 --max_steps 2"
     must "$train" $run --out "$dir/base"
