@@ -119,7 +119,7 @@ void logger_notice(Logger* l, const char* fmt, ...) {
     free(text);
 }
 
-// Writes to standard output. If that fails, a run goes on without it: its reader may be gone, as `tee` is after a Ctrl-C.
+// Writes to standard output. If that fails, a run goes on without it: its reader may be gone, as `tee` after a Ctrl-C.
 static void print_text(Logger* l, const char* text, size_t size) {
     if (write_stream(STDOUT_FILENO, text, size)) { return; }
     const int error = errno;
