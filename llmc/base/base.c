@@ -34,11 +34,8 @@ void wait_for_rank0_message(void) {
     if (process_rank > 0) { usleep(500000); }
 }
 
-// Begins a line on standard error: erases what a terminal may show there, a line of progress() or the logger's bar.
-static void begin_line(void) {
-    fflush(stdout);
-    if (isatty(STDERR_FILENO)) { fputs("\r\033[J", stderr); }
-}
+// Returns what a line on standard error begins with: in a terminal, what erases progress() or the logger's bar there.
+static const char* line_begin(void) { return isatty(STDERR_FILENO) ? "\r\033[J" : ""; }
 
 static void ATTR_NORETURN ATTR_PRINTF(2, 0) vdie(int code, const char* fmt, va_list args) {
     char message[2048];
@@ -47,7 +44,8 @@ static void ATTR_NORETURN ATTR_PRINTF(2, 0) vdie(int code, const char* fmt, va_l
     vsnprintf(message, sizeof message, fmt, args);
     make_printable(message);
     wait_for_rank0_message();
-    begin_line();
+    fflush(stdout);
+    fputs(line_begin(), stderr);
     if (process_rank > 0) { fprintf(stderr, "rank %d: ", process_rank); }
     fprintf(stderr, "error: %s\n", message);
     if (tell) { tell(fatal_listener.context, message); }
@@ -115,14 +113,15 @@ static bool write_all(int fd, const char* text, size_t size) {
 
 bool write_stream(int fd, const char* text, size_t size) {
     fflush(stdout);
-    return (!streams[fd].is_torn || write_all(fd, "\n", 1)) && (streams[fd].is_torn || write_all(fd, text, size));
+    if (streams[fd].is_torn && !write_all(fd, "\n", 1)) { return false; }
+    return streams[fd].is_torn || write_all(fd, text, size); // not behind a part of a line
 }
 
 // Prints a message on standard error, and then `end`.
 static void ATTR_PRINTF(1, 0) print_message(const char* fmt, va_list args, const char* end) {
     char* text = format_list(fmt, args);
     make_printable(text);
-    char* line = format("%s%s%s", isatty(STDERR_FILENO) ? "\r\033[J" : "", text, end);
+    char* line = format("%s%s%s", line_begin(), text, end);
     write_stream(STDERR_FILENO, line, strlen(line));
     free(line);
     free(text);

@@ -92,7 +92,7 @@ int eval_command(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
         usage_error("--stride %lld is more than --seq_len %d: tokens would be left out", c->stride, plan.T);
     }
     Tokenizer* tokenizer = opens_tokenizer(c, &plan, scores) ? open_tokenizer(&plan.tokenizer, &plan.shape) : NULL;
-    check_tokenizer(c->tokenizer, tokenizer, folder, !tokenizer || config_source(c, "tokenizer") >= FROM_FILE);
+    check_weights_tokenizer(c, tokenizer, folder);
     if (scores) { sets = open_scored_sets(c, tokenizer, &plan, &num_sets); }
     else {
         open_dataset(&data, "--val_data", plan.data.val, &plan);

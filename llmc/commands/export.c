@@ -238,7 +238,7 @@ static Tokenizer* open_model_tokenizer(Config* c, const ModelFile* m) {
     if (config_source(c, "tokenizer") == FROM_DEFAULT && m->shape.vocab_size != GPT2_VOCAB) { return NULL; }
     const TokenizerPlan plan = tokenizer_plan(c, folder);
     Tokenizer* t = open_tokenizer(&plan, &m->shape);
-    check_tokenizer(c->tokenizer, t, folder, !t || config_source(c, "tokenizer") >= FROM_FILE);
+    check_weights_tokenizer(c, t, folder);
     return t;
 }
 

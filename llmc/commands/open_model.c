@@ -46,13 +46,17 @@ int trained_positions(const GPT2Config* m, const char* folder) {
     return are_fewer ? (int)seq_len : m->max_seq_len;
 }
 
+void check_weights_tokenizer(const Config* c, const Tokenizer* t, const char* folder) {
+    if (t) { check_tokenizer(c->tokenizer, t, folder, config_source(c, "tokenizer") >= FROM_FILE); }
+}
+
 Tokenizer* open_text_tokenizer(const Config* c, const Plan* p, const char* folder, const char* command) {
     Tokenizer* tokenizer = open_tokenizer(&p->tokenizer, &p->shape);
     if (!tokenizer) {
         usage_error("%s needs a tokenizer, and the run was trained with --tokenizer none: give --tokenizer FILE",
                     command);
     }
-    check_tokenizer(c->tokenizer, tokenizer, folder, config_source(c, "tokenizer") >= FROM_FILE);
+    check_weights_tokenizer(c, tokenizer, folder);
     return tokenizer;
 }
 

@@ -15,6 +15,10 @@ void take_data_options(Config* c, const char* folder);
 // --seq_len.
 int trained_positions(const GPT2Config* m, const char* folder);
 
+// Ends the program if a tokenizer (NULL: there is none to compare) is not that of the run with the weights in `folder`;
+// only warns if it is the one that --tokenizer gives.
+void check_weights_tokenizer(const Config* c, const Tokenizer* t, const char* folder);
+
 // Opens the tokenizer of weights from `folder` (NULL: random ones), whose device is open: that of a run must be the
 // one it was trained with. `command` needs it, for errors.
 Tokenizer* open_text_tokenizer(const Config* c, const Plan* p, const char* folder, const char* command);

@@ -54,7 +54,8 @@ struct MatmulPlan {
     bool is_watched; // queued since matmuls_watch(), so that the pointers of `last` are valid
 };
 
-// A training run needs about 40, each test set that is scored and each length of a prompt a few more.
+// A training run needs about 40, and some more if gradients are both set and added to; each test set that is scored and
+// each length of a prompt a few more.
 static constexpr int MAX_PLANS = 128;
 struct MatmulPlans {
     MatmulPlan plan[MAX_PLANS];
@@ -182,7 +183,7 @@ static inline cublasLtMatmulPreference_t preference_create(const MatmulKey* key)
     preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (uint64_t)WORKSPACE_BYTES);
     preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                    (uint32_t)(key->to_sum || FLOATX_TYPE == CUDA_R_32F ? CUBLASLT_REDUCTION_SCHEME_MASK
-                                                                     : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+                                                                       : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)key->b_alignment);
     preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)key->a_alignment);
     preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)key->out_alignment);

@@ -189,10 +189,10 @@ bool hf_load_config(const char* folder, bool pad_vocab, GPT2Config* m, Error* er
                     path_exists(folder) ? "not a folder" : "there is no such folder");
     }
     memset(m, 0, sizeof *m);
-    if (!folder_has(folder, "config.json")) {
-        return fail(err, "%s/config.json: no such file: give a folder with config.json and model.safetensors", folder);
-    }
     json_t* config = json_read_in(folder, "config.json", err);
+    if (!config && !folder_has(folder, "config.json")) {
+        fail(err, "%s/config.json: no such file: give a folder with config.json and model.safetensors", folder);
+    }
     const bool ok = config && hf_shape_from_json(config, folder, m, err);
     m->padded_vocab_size = padded_vocab(m->vocab_size, pad_vocab);
     json_decref(config);
