@@ -187,15 +187,19 @@ bool config_check_needs(const Config* c, int command, Error* err) {
 
 void config_help(const char* program, const Command* command) {
     if (command) {
-        printf("usage: %s %s %s[--option value ...]\n\n%s\n", program, command->name, command->words, command->help);
+        printf("usage: %s %s %s[--option value ...]\n\n", program, command->name, command->words);
+        print_wrapped(0, command->help);
     } else {
         printf("usage: %s [COMMAND] [--option value ...]\n\ncommands:\n", program);
-        for (int i = 0; i < NUM_COMMANDS; i++) { printf("  %-10s %s\n", COMMANDS[i].name, COMMANDS[i].help); }
+        for (int i = 0; i < NUM_COMMANDS; i++) {
+            const int column = printf("  %-10s ", COMMANDS[i].name);
+            print_wrapped(column, COMMANDS[i].help);
+        }
     }
     options_print_help(&CONFIG_TABLE, command ? command->bit : TRAIN);
     printf("\nA flag is switched by --name, or --name 0|1.");
     if (!command) {
-        printf(" These are the options of train; `%s COMMAND --help` lists others.\n"
+        printf("\nThese are the options of train; `%s COMMAND --help` lists others.\n"
                "Single letters are llm.c's: %s -e d12 -i 'train*.bin' -j 'val*.bin' -b 4 -t 1024 -d 524288 ...",
                program, program);
     }

@@ -326,6 +326,18 @@ bool options_next(OptionReader* r, const Option** option, const char** value) {
     return true;
 }
 
+void print_wrapped(int column, const char* text) {
+    enum { COLUMNS = 100 }; // chosen
+    int at = column;
+    for (const char* word = text; *word; word += strspn(word, " ")) {
+        const int length = (int)strcspn(word, " ");
+        if (at > column && at + 1 + length > COLUMNS) { printf("\n%*s", column, ""); at = column; }
+        at += printf("%s%.*s", at > column ? " " : "", length, word);
+        word += length;
+    }
+    printf("\n");
+}
+
 void options_print_help(const OptionTable* table, int command) {
     const Option* heading = NULL;
     for (int i = 0; i < table->num_rows; i++) {
@@ -335,8 +347,11 @@ void options_print_help(const OptionTable* table, int command) {
         if (heading) { printf("\n%s:\n", heading->group); heading = NULL; }
         const char* fallback = o->word && !strcmp(o->fallback, "0") ? o->word : o->fallback;
         char* choices = o->choices ? option_choices(o) : NULL;
-        printf("  --%-18s %s%s%s (%s)\n", o->name, choices ? choices : "", choices ? ": " : "", o->help,
-               *fallback ? fallback : "none");
+        char* text = format("%s%s%s (%s)", choices ? choices : "", choices ? ": " : "", o->help,
+                            *fallback ? fallback : "none");
+        const int column = printf("  --%-18s ", o->name);
+        print_wrapped(column, text);
+        free(text);
         free(choices);
     }
 }

@@ -223,5 +223,8 @@ typedef struct {
 // false at the end. A usage error (an unknown option, a missing value) ends the program.
 bool options_next(OptionReader* r, const Option** option, const char** value);
 
-// Prints a line for each option of a command, under the headings of their groups.
+// Prints `text` from column `column` on, where the cursor is, and breaks its lines between words. Ends with a newline.
+void print_wrapped(int column, const char* text);
+
+// Prints each option of a command with its help, under the headings of their groups.
 void options_print_help(const OptionTable* table, int command);
