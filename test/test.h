@@ -13,6 +13,7 @@
 // out; a word that chooses none is an error.
 #pragma once
 #include "../llmc/base/base.h"
+#include "../llmc/base/files.h"
 #include <signal.h>
 #include <sys/wait.h>
 

@@ -1,4 +1,5 @@
 #include "library.h"
+#include "files.h"
 #include <dlfcn.h>
 #include <glob.h>
 

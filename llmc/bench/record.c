@@ -1,4 +1,5 @@
 #include "record.h"
+#include "../base/files.h"
 #include "../train/backends.h"
 #include "../train/weights.h"
 

@@ -1,4 +1,5 @@
 #include "rendezvous.h"
+#include "../base/files.h"
 #include "socket.h"
 #include <poll.h>
 #include <sys/random.h>

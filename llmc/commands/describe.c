@@ -1,4 +1,5 @@
 #include "describe.h"
+#include "../base/files.h"
 #include "../files/checkpoint.h"
 #include "../base/json.h"
 #include "../files/model_file.h"

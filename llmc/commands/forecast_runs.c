@@ -1,3 +1,4 @@
+#include "../base/files.h"
 #include "../base/json.h"
 #include "../log/metrics.h"
 #include "forecast.h"

@@ -1,3 +1,4 @@
+#include "../base/files.h"
 #include "commands.h"
 #include "../base/json.h"
 #include "../log/report.h"

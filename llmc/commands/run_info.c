@@ -1,3 +1,4 @@
+#include "../base/files.h"
 #include "commands.h"
 #include "../train/plan.h"
 #include "tokenize.h"

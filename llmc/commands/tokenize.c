@@ -1,4 +1,5 @@
 #include "tokenize.h"
+#include "../base/files.h"
 #include "commands.h"
 #include "../tokenizer/tokenizer_open.h"
 #include "../base/json.h"

@@ -1,3 +1,4 @@
+#include "../base/files.h"
 #include "shard.h"
 
 // The begin of a file.

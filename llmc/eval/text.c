@@ -1,4 +1,5 @@
 #include "text.h"
+#include "../base/files.h"
 #include "rows.h"
 #include "../prepare/documents.h"
 

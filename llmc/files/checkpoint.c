@@ -1,4 +1,5 @@
 #include "checkpoint.h"
+#include "../base/files.h"
 #include "model_file.h"
 #include "../base/json.h"
 #include "safetensors.h"

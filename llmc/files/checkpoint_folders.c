@@ -1,4 +1,5 @@
 #include "checkpoint_folders.h"
+#include "../base/files.h"
 #include "../options/options.h"
 #include <dirent.h>
 #include <ftw.h>

@@ -1,3 +1,4 @@
+#include "../base/files.h"
 #include "checkpoint.h"
 #include "huggingface.h"
 #include "safetensors.h"

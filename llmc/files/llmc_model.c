@@ -1,4 +1,5 @@
 #include "llmc_model.h"
+#include "../base/files.h"
 
 enum { VERSION_FP32 = 3, VERSION_BF16 = 5 };
 

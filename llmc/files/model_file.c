@@ -1,4 +1,5 @@
 #include "model_file.h"
+#include "../base/files.h"
 #include "checkpoint_folders.h"
 
 // Reads the shape from a folder; the error about a run's folder names its newest checkpoint.

@@ -1,4 +1,5 @@
 #include "sums.h"
+#include "../base/files.h"
 #include "../base/json.h"
 
 void sums_free(Sums* s) {

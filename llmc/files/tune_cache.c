@@ -1,4 +1,5 @@
 #include "tune_cache.h"
+#include "../base/files.h"
 #include <ctype.h>
 #include <sys/file.h>
 

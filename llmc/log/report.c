@@ -1,4 +1,5 @@
 #include "report.h"
+#include "../base/files.h"
 #include "html.h"
 #include "reference.h"
 #include "report_settings.h"

@@ -1,114 +1,6 @@
 #include "optimizer.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
-// segments
-
-static Segment* add_segment(Segments* p, size_t begin, size_t size) {
-    p->segment = realloc_or_die(p->segment, (size_t)(p->count + 1) * sizeof *p->segment, "segments of the parameters");
-    p->segment[p->count] = (Segment){.range = {begin, size}, .owner = -1};
-    return &p->segment[p->count++];
-}
-
-// The weight of q, k and v is three matrices, one below the other.
-static int num_matrices(const Tensor* t) { return strcmp(t->name, "qkvw") ? 1 : 3; }
-
-// Adds the matrices of a layer.
-static void add_matrices(Segments* p, const TensorTable* table, int layer) {
-    for (int i = 0; i < table->count; i++) {
-        const Tensor* t = &table->row[i];
-        if (tensor_group(t) != GROUP_MATRIX) { continue; }
-        const size_t rows = t->rows / (size_t)num_matrices(t);
-        for (int k = 0; k < num_matrices(t); k++) {
-            Segment* segment = add_segment(p, tensor_at(t, layer) + (size_t)k * rows * t->cols, rows * t->cols);
-            segment->rows = (int)rows;
-            segment->cols = (int)t->cols;
-        }
-    }
-}
-
-// Returns the work of Muon's update of a matrix: multiply-adds of one Newton-Schulz step.
-static double matrix_cost(const Segment* k) {
-    const double m = k->rows < k->cols ? k->rows : k->cols, n = k->rows < k->cols ? k->cols : k->rows;
-    return 2 * m * m * n + m * m * m;
-}
-
-// Orders matrices by falling cost, then by their place in the layout.
-static int compare_cost(const void* a, const void* b) {
-    const Segment *x = *(Segment* const*)a, *y = *(Segment* const*)b;
-    const double difference = matrix_cost(y) - matrix_cost(x);
-    return difference ? (difference > 0) - (difference < 0) : (x > y) - (x < y);
-}
-
-// Gives each matrix, the largest first, to the rank that has least to do (Graham 1969): the slowest rank has at most
-// 4/3 of the least possible work.
-static void choose_owners(const Segments* p, int shards) {
-    Segment** by_cost = alloc_or_die((size_t)p->count, sizeof(Segment*), "matrices by cost");
-    double* work = alloc_or_die((size_t)shards, sizeof *work, "work of ranks");
-    int count = 0;
-    for (int i = 0; i < p->count; i++) {
-        if (p->segment[i].rows) { by_cost[count++] = &p->segment[i]; }
-    }
-    qsort(by_cost, (size_t)count, sizeof *by_cost, compare_cost);
-    for (int i = 0; i < count; i++) {
-        int least = 0;
-        for (int r = 1; r < shards; r++) { least = work[r] < work[least] ? r : least; }
-        by_cost[i]->owner = least;
-        work[least] += matrix_cost(by_cost[i]);
-    }
-    free(by_cost);
-    free(work);
-}
-
-// Returns the elements of a segment that a rank has.
-static size_t shard_size(const Segment* k, int rank, int shards) {
-    if (!k->rows) { return k->range.size / (size_t)shards; }
-    return k->owner == rank ? k->range.size : 0;
-}
-
-// Sets the places of a rank's shards, and the largest sums over all ranks.
-static void place_shards(Segments* p, int rank, int shards) {
-    for (int r = 0; r < shards; r++) {
-        size_t size = 0, size_v = 0;
-        for (int i = 0; i < p->count; i++) {
-            Segment* k = &p->segment[i];
-            if (r == rank) { k->at = size, k->v_at = size_v; }
-            size += shard_size(k, r, shards);
-            size_v += k->rows ? 0 : shard_size(k, r, shards);
-        }
-        p->most = max_size(p->most, size);
-        p->most_v = max_size(p->most_v, size_v);
-    }
-}
-
-// The caller frees Segments.segment.
-static Segments make_segments(const GPT2* g, OptimizerKind kind, int rank, int shards) {
-    const TensorTable* table = &g->params_table;
-    Segments p = {.v_table = *table};
-    const bool is_muon = kind == OPTIMIZER_MUON;
-    if (is_muon) {
-        Tensor rows[MAX_TENSORS];
-        memcpy(rows, table->row, sizeof rows);
-        for (int i = 0; i < table->count; i++) {
-            if (tensor_group(&rows[i]) == GROUP_MATRIX) { rows[i].rows = rows[i].used_rows = 0; }
-        }
-        p.v_table = tensors_layout_in_shards(rows, table->count, table->num_layers, shards);
-    }
-    if (!is_muon && shards == 1) {
-        add_segment(&p, 0, table->size);
-    } else {
-        for (int i = 0; i < tensors_num_ranges(table); i++) {
-            const TensorRange of_v = tensors_range(&p.v_table, i);
-            add_segment(&p, tensors_range(table, i).begin, of_v.size)->v_begin = of_v.begin;
-            if (is_muon && i > 0 && i <= table->num_layers) { add_matrices(&p, table, i - 1); }
-        }
-    }
-    if (is_muon) { choose_owners(&p, shards); }
-    place_shards(&p, rank, shards);
-    if (shards == 1) { p.most = table->size; } // the whole layout, with the padding between segments
-    return p;
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
 // memory
 
 typedef size_t OfMatrices(const Backend* b, int count, int rows, int cols);
@@ -171,7 +63,7 @@ static void memory_of_segments(const GPT2* g, const Segments* p, StatePlace plac
 
 void optimizer_memory(const GPT2* g, OptimizerKind kind, StatePlace place, int shards,
                       MemoryLine line[OPTIMIZER_MEMORY_LINES]) {
-    const Segments p = make_segments(g, kind, 0, shards);
+    const Segments p = make_segments(&g->params_table, kind, 0, shards);
     memory_of_segments(g, &p, place, shards, line);
     free(p.segment);
 }
@@ -185,7 +77,7 @@ void optimizer_alloc(Optimizer* o, GPT2* model, OptimizerKind kind, StatePlace p
     memset(o, 0, sizeof *o);
     o->model = model;
     o->zero_group = zero_group && zero_group->size > 1 ? zero_group : NULL;
-    o->segments = make_segments(model, kind, group_rank(o), group_size(o));
+    o->segments = make_segments(&model->params_table, kind, group_rank(o), group_size(o));
     o->part = place == STATE_IN_HOST ? part_size(&o->segments) : SIZE_MAX;
     o->slot_floats = slot_floats(b, &o->segments, group_size(o));
     memory_of_segments(model, &o->segments, place, group_size(o), o->memory);
@@ -242,7 +134,7 @@ static TensorRange segment_range(const Optimizer* o, const float* block, const S
 static RankShard shard_of(const Optimizer* o, const float* block, const Segment* k) {
     RankShard s = {segment_range(o, block, k), is_v(o, block) ? k->v_at : k->at};
     if (!o->zero_group) { return s; }
-    const size_t size = s.range.size ? shard_size(k, group_rank(o), group_size(o)) : 0;
+    const size_t size = s.range.size ? segment_shard_size(k, group_rank(o), group_size(o)) : 0;
     if (!k->rows) { s.range.begin += (size_t)group_rank(o) * size; }
     s.range.size = size;
     return s;
@@ -521,7 +413,7 @@ void optimizer_queue_matmuls(Optimizer* o) {
         int count = 0;
         for (int j = 0; list->rows && j < o->segments.count; j++) {
             const Segment* k = &o->segments.segment[j];
-            if (!k->rows || list_of(o, k) != list || !shard_size(k, i % ranks, ranks)) { continue; }
+            if (!k->rows || list_of(o, k) != list || !segment_shard_size(k, i % ranks, ranks)) { continue; }
             float* grads = g->grads + k->range.begin;
             matrices[count++] = (MuonMatrix){.m = grads, .grads = grads};
         }

@@ -4,36 +4,16 @@
 //
 // With ZeRO-1 (Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models") the
 // state is sharded over a group of ranks. Each rank keeps masters and moments of its shards, updates these, and the
-// ranks exchange updated parameters. The ranges of the parameters' layout (tensors.h) are cut into equal shards,
-// wherever they lie. A matrix of Muon is one shard, because its update needs all of it: each has one rank as its owner,
-// chosen so that all ranks have about the same work over all layers.
+// ranks exchange updated parameters.
 #pragma once
 #include "../comm/comm.h"
 #include "gpt2.h"
+#include "segments.h"
 #include "staging.h"
-
-typedef enum { OPTIMIZER_ADAMW, OPTIMIZER_MUON } OptimizerKind;
 
 // Tells where masters and moments are. In host memory, each update streams them through device memory (staging.h). The
 // masters of fp32 are the parameters, which stay on the device.
 typedef enum { STATE_ON_DEVICE, STATE_IN_HOST } StatePlace;
-
-// A range of the parameters that is updated, and sharded, in one way.
-typedef struct {
-    TensorRange range;
-    int rows, cols;    // of a matrix that Muon updates; 0: AdamW updates the range
-    int owner;         // with ZeRO: the rank that has the matrix
-    size_t v_begin;    // in the layout of v; unused for a matrix
-    size_t at, v_at;   // with ZeRO: where masters and m, and v, have this rank's shard of it
-} Segment;
-
-// The layout cut into segments, for one rank of a group. All of it is a pure function of the model and of the ranks.
-typedef struct {
-    Segment* segment;    // in the order of the layout
-    int count;
-    TensorTable v_table; // the layout of v: the parameters'; with Muon, matrices have no rows
-    size_t most, most_v; // elements of the largest shards, over all ranks: of masters and m, of v
-} Segments;
 
 // This rank's matrices of one shape.
 typedef struct {

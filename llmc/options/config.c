@@ -1,4 +1,5 @@
 #include "config.h"
+#include "../base/files.h"
 #include "../base/json.h"
 
 OPTION_NAMES(CONFIG)

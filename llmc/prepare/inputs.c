@@ -1,4 +1,5 @@
 #include "inputs.h"
+#include "../base/files.h"
 #include <dirent.h>
 
 bool name_ends_with(const char* name, const char* ending) {

@@ -3,6 +3,7 @@
 //      "shards": [tokens of each finished one], "next": where the next shard begins,
 //      "nll": -ln p of the validation stories, "summary": counts of documents (summary.h), "complete": true or false}
 #pragma once
+#include "../base/files.h"
 #include "documents.h"
 #include "../tokenizer/tokenizer.h"
 #include <jansson.h>

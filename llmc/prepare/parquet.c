@@ -1,4 +1,5 @@
 #include "parquet.h"
+#include "../base/files.h"
 #include "thrift.h"
 #include <inttypes.h>
 

@@ -1,3 +1,4 @@
+#include "../base/files.h"
 #include "parquet.h"
 #include "thrift.h"
 

@@ -1,4 +1,5 @@
 #include "prepare_options.h"
+#include "../base/files.h"
 #include "../base/rng.h"
 #include "inputs.h"
 #include "../data/shard.h"

@@ -1,4 +1,5 @@
 #include "tokenizer.h"
+#include "../base/files.h"
 #include "unicode.h"
 #include <stdatomic.h>
 

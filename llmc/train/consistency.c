@@ -1,4 +1,5 @@
 #include "consistency.h"
+#include "../base/files.h"
 #include "../base/json.h"
 #include "../files/huggingface.h"
 #include "../comm/connect.h"

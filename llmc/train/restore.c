@@ -1,4 +1,5 @@
 #include "restore.h"
+#include "../base/files.h"
 #include "weights.h"
 #include "../base/json.h"
 #include "../log/metrics.h"

@@ -1,4 +1,5 @@
 #include "resume.h"
+#include "../base/files.h"
 #include "consistency.h"
 #include "../files/checkpoint.h"
 #include "../base/json.h"

@@ -1,4 +1,5 @@
 #include "saving.h"
+#include "../base/files.h"
 
 enum { SAVE_RETRIES = 3 }; // of a save that fails; chosen
 

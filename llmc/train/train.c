@@ -1,4 +1,5 @@
 #include "train.h"
+#include "../base/files.h"
 #include "consistency.h"
 #include "replay.h"
 #include "requests.h"

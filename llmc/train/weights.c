@@ -1,4 +1,5 @@
 #include "weights.h"
+#include "../base/files.h"
 #include "../files/checkpoint.h"
 #include "../files/model_file.h"
 #include "../base/rng.h"

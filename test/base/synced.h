@@ -3,6 +3,7 @@
 // was synced. Include it once.
 #pragma once
 #include "llmc/base/base.h"
+#include "llmc/base/files.h"
 #include <dirent.h>
 
 enum { MAX_SYNCED = 256 };
