@@ -48,7 +48,7 @@ static void print_ranks(const Plan* p) {
 // Prints the MiB that training takes, part by part, under each --recompute, and the MiB that one more sequence in the
 // micro-batch would add.
 static void print_memory(const Plan* p) {
-    MemoryLine line[NUM_KEEPS][PLAN_MEMORY_LINES];
+    PlanMemory memory[NUM_KEEPS];
     size_t part[NUM_KEEPS], rest[NUM_KEEPS], all[NUM_KEEPS], more[NUM_KEEPS];
     printf("\nMiB to train in %s%s with --batch_size %d --seq_len %d", dtype_names[p->dtype],
            residual_note(p->backend), p->B, p->T);
@@ -57,21 +57,22 @@ static void print_memory(const Plan* p) {
     for (int k = 0; k < NUM_KEEPS; k++) {
         Plan plan = *p;
         plan.keep = keep_of((enum recompute)k);
-        all[k] = plan_bytes(&plan);
-        rest[k] = all[k] - plan_memory(&plan, line[k]);
+        memory[k] = plan_memory(&plan);
+        all[k] = memory[k].device;
+        rest[k] = all[k] - memory[k].lines;
         plan.B++;
         more[k] = plan_bytes(&plan) - all[k];
         printf(" %10s", recompute_names[k]);
     }
     putchar('\n');
     for (int i = 0; i < PLAN_MEMORY_LINES; i++) {
-        for (int k = 0; k < NUM_KEEPS; k++) { part[k] = line[k][i].bytes; }
-        if (!line[0][i].in_host) { print_memory_line(line[0][i].what, part); }
+        for (int k = 0; k < NUM_KEEPS; k++) { part[k] = memory[k].line[i].bytes; }
+        if (!memory[0].line[i].in_host) { print_memory_line(memory[0].line[i].what, part); }
     }
     print_memory_line("operations, samples, a margin", rest);
     print_memory_line(p->place == STATE_IN_HOST ? "in all, on the device" : "in all", all);
     print_memory_line("a sequence more", more);
-    for (int k = 0; k < NUM_KEEPS; k++) { part[k] = memory_lines_host_bytes(line[k], PLAN_MEMORY_LINES); }
+    for (int k = 0; k < NUM_KEEPS; k++) { part[k] = memory[k].state; }
     print_memory_line("masters, moments on the host", part);
 }
 
@@ -101,7 +102,7 @@ static void print_least(const Plan* p) {
     const double without = plan_least_gb(&plan);
     plan.place = STATE_IN_HOST;
     printf("  %-16s %14.1f %11.1f %13.1f\n", p->model, without, plan_least_gb(&plan),
-           (double)plan_state_bytes(&plan) / ((size_t)1 << 30));
+           (double)plan_memory(&plan).state / ((size_t)1 << 30));
 }
 
 static void print_least_heading(const Plan* p) {

@@ -39,6 +39,7 @@ static void inspect_prompt(const Config* c, Plan* plan, const Backend* b, const 
     TokenList tokens = read_prompt(c, tokenizer, &plan->shape);
     plan->keep = FORWARD_ONLY;
     plan->B = 1;
+    plan->samples = 0;
     plan->T = (int)tokens.count;
     open_model(&model, plan, &alone);
     notice("reading %d tokens, once without each of %d heads, attentions and MLPs", plan->T,

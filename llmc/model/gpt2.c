@@ -80,18 +80,6 @@ void memory_lines_free(const Backend* b, void* owner, const MemoryLine* line, in
     }
 }
 
-size_t memory_lines_bytes(const MemoryLine* line, int count) {
-    size_t bytes = 0;
-    for (int i = 0; i < count; i++) { bytes += line[i].in_host ? 0 : line[i].bytes; }
-    return bytes;
-}
-
-size_t memory_lines_host_bytes(const MemoryLine* line, int count) {
-    size_t bytes = 0;
-    for (int i = 0; i < count; i++) { bytes += line[i].in_host ? line[i].bytes : 0; }
-    return bytes;
-}
-
 // Points tokens, targets and order, n each, into the other one of the two batches, so that it can be uploaded while the
 // device still works on the current one.
 static void gpt2_next_batch(GPT2* g, size_t n) {

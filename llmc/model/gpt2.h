@@ -150,10 +150,6 @@ void gpt2_free(GPT2* g);
 void memory_lines_alloc(const Backend* b, void* owner, const MemoryLine* line, int count);
 void memory_lines_free(const Backend* b, void* owner, const MemoryLine* line, int count);
 
-// Returns the bytes of device memory, or of host memory.
-size_t memory_lines_bytes(const MemoryLine* line, int count);
-size_t memory_lines_host_bytes(const MemoryLine* line, int count);
-
 // Sets n parameters of a model without an optimizer, from element `begin` of the layout on, rounded to Stored. Call
 // params_changed() when all are set. (A model that is trained: optimizer_put().)
 void gpt2_put(const GPT2* g, size_t begin, const float* host, size_t n);

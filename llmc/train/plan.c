@@ -223,37 +223,27 @@ static size_t host_bytes(const GPT2* g) {
     return 2 * tokens + files + ((size_t)16 << 20);
 }
 
-size_t plan_memory(const Plan* p, MemoryLine line[PLAN_MEMORY_LINES]) {
-    GPT2 g;
-    plan_layout(p, &g);
-    memset(line, 0, PLAN_MEMORY_LINES * sizeof *line);
-    gpt2_memory(&g, line);
-    if (p->keep != FORWARD_ONLY) {
-        optimizer_memory(&g, p->rates.kind, p->place, p->shards, line + GPT2_MEMORY_LINES);
-    }
-    return memory_lines_bytes(line, PLAN_MEMORY_LINES);
-}
-
-size_t plan_state_bytes(const Plan* p) {
-    MemoryLine line[PLAN_MEMORY_LINES];
-    plan_memory(p, line);
-    return memory_lines_host_bytes(line, PLAN_MEMORY_LINES);
-}
-
-size_t plan_bytes(const Plan* p) {
+PlanMemory plan_memory(const Plan* p) {
     const Backend* b = p->backend;
     const GPT2Config* m = &p->shape;
-    MemoryLine line[PLAN_MEMORY_LINES];
+    const bool trains = p->keep != FORWARD_ONLY;
+    const size_t margin = (size_t)48 << 20; // chosen, not measured
+    PlanMemory memory = {.lines = 0};
     GPT2 g;
     plan_layout(p, &g);
-    const size_t cache = kv_cache_bytes(b, m, p->samples, p->sample_capacity);
-    const size_t margin = (size_t)48 << 20; // chosen, not measured
-    const bool trains = p->keep != FORWARD_ONLY;
-    const size_t operations = b->operations_bytes(&g.params_table, trains, p->B, p->T, m->channels, m->num_heads);
-    const size_t device = plan_memory(p, line);
-    const size_t host = b->is_host ? host_bytes(&g) + memory_lines_host_bytes(line, PLAN_MEMORY_LINES) : 0;
-    return device + cache + operations + host + margin;
+    gpt2_memory(&g, memory.line);
+    if (trains) { optimizer_memory(&g, p->rates.kind, p->place, p->shards, memory.line + GPT2_MEMORY_LINES); }
+    for (int i = 0; i < PLAN_MEMORY_LINES; i++) {
+        *(memory.line[i].in_host ? &memory.state : &memory.lines) += memory.line[i].bytes;
+    }
+    memory.host = host_bytes(&g) + memory.state;
+    memory.device = memory.lines + kv_cache_bytes(b, m, p->samples, p->sample_capacity) + margin +
+                    b->operations_bytes(&g.params_table, trains, p->B, p->T, m->channels, m->num_heads) +
+                    (b->is_host ? memory.host : 0);
+    return memory;
 }
+
+size_t plan_bytes(const Plan* p) { return plan_memory(p).device; }
 
 double plan_least_gb(const Plan* p) {
     const size_t need = plan_bytes(p), tenth = ((size_t)1 << 30) / 10;
@@ -288,59 +278,52 @@ static int dividing_batch(int B, long long windows) {
     return B;
 }
 
-// Writes the option that makes a plan fit into `available` bytes together with --recompute all, for advice in an error;
-// nothing if none does, or if it is not needed.
-static void offload_advice(const Plan* p, size_t available, char* text, size_t size) {
+// Returns the largest batch that divides the planned one and fits into `available` bytes with these settings; 0: none.
+static int fitting_batch(const Plan* p, Keep keep, StatePlace place, size_t available) {
     Plan plan = *p;
-    plan.keep = RECOMPUTE_ALL;
-    plan.place = STATE_IN_HOST;
-    const int B = dividing_batch(largest_batch(&plan, p->B, available), p->B);
-    if (p->backend->is_host || !B) { return; }
-    snprintf(text, size, "--offload optimizer --recompute all --batch_size %d", B);
+    plan.keep = keep;
+    plan.place = place;
+    return dividing_batch(largest_batch(&plan, p->B, available), p->B);
 }
 
-// Writes what would make a plan fit into `available` bytes, as advice in an error, to `text`.
-static void memory_advice(const Plan* p, size_t available, char* text, size_t size) {
-    const bool training = p->keep != FORWARD_ONLY;
-    Plan all = *p;
-    all.keep = RECOMPUTE_ALL;
-    const int B = training ? dividing_batch(largest_batch(p, p->B, available), p->B) : 0;
-    const int B_of_all = training ? dividing_batch(largest_batch(&all, p->B, available), p->B) : 0;
-    const char* smallest = p->samples > 1 ? "fewer --samples or prompts" : "a smaller model";
-    char batch[32] = "", recompute[64] = "", its_batch[32] = "", offload[64] = "";
-    if (B) { snprintf(batch, sizeof batch, "--batch_size %d", B); }
-    if (B_of_all < p->B) { snprintf(its_batch, sizeof its_batch, " --batch_size %d", B_of_all); }
-    if (B_of_all > B) { snprintf(recompute, sizeof recompute, "--recompute all%s", its_batch); }
-    const bool fits = *batch || *recompute;
-    if (training && !fits) { offload_advice(p, available, offload, sizeof offload); }
-    snprintf(text, size, "%s%s%s%s%s", batch, *batch && *recompute ? ", or " : "", recompute, offload,
-             fits || *offload ? "" : smallest);
+// Returns what would make a plan fit into `available` bytes, as advice in an error; the caller frees it.
+static char* memory_advice(const Plan* p, size_t available) {
+    const bool trains = p->keep != FORWARD_ONLY;
+    const int B = trains ? fitting_batch(p, p->keep, p->place, available) : 0;
+    const int B_of_all = trains ? fitting_batch(p, RECOMPUTE_ALL, p->place, available) : 0;
+    const bool may_offload = trains && !B_of_all && !p->backend->is_host;
+    const int B_offloaded = may_offload ? fitting_batch(p, RECOMPUTE_ALL, STATE_IN_HOST, available) : 0;
+    char* text = NULL;
+    if (B) { append_format(&text, "--batch_size %d", B); }
+    if (B_of_all > B) { append_format(&text, "%s--recompute all", B ? ", or " : ""); }
+    if (B_of_all > B && B_of_all < p->B) { append_format(&text, " --batch_size %d", B_of_all); }
+    if (B_offloaded) { append_format(&text, "--offload optimizer --recompute all --batch_size %d", B_offloaded); }
+    if (!text) { text = format("%s", p->samples > 1 ? "fewer --samples or prompts" : "a smaller model"); }
+    return text;
 }
 
 bool plan_check_memory(const Plan* p, Comm* comm, Error* err) {
     const Backend* b = p->backend;
-    GPT2 g;
-    plan_layout(p, &g);
-    const size_t need = plan_bytes(p), available = memory_of_rank(b, comm);
-    const size_t state = plan_state_bytes(p), ranks = (size_t)comm->local_size; // of this machine: each needs as much
-    const size_t host_need = ranks * (host_bytes(&g) + state), host_available = host_memory_available();
+    const PlanMemory memory = plan_memory(p);
+    const size_t available = memory_of_rank(b, comm), host_available = host_memory_available();
+    const size_t host_need = (size_t)comm->local_size * memory.host; // each rank of this machine needs as much
     if (!b->is_host && host_need > host_available) {
         return fail(err, "not enough host memory: %.1f MiB are needed, %.1f MiB are available%s", in_mib(host_need),
-                    in_mib(host_available), state ? "; --offload none leaves masters and moments on the GPU" : "");
+                    in_mib(host_available), memory.state ? "; --offload none leaves masters and moments on the GPU" : "");
     }
-    if (need <= available) {
+    if (memory.device <= available) {
         comm_barrier(comm);
         return true;
     }
-    MemoryLine line[PLAN_MEMORY_LINES];
-    plan_memory(p, line);
     for (int i = 0; i < PLAN_MEMORY_LINES; i++) {
-        if (line[i].bytes >> 20) { notice("  %-28s %10.1f MiB", line[i].what, in_mib(line[i].bytes)); }
+        const MemoryLine* line = &memory.line[i];
+        if (line->bytes >> 20) { notice("  %-28s %10.1f MiB", line->what, in_mib(line->bytes)); }
     }
-    char advice[192];
-    memory_advice(p, available, advice, sizeof advice);
-    return fail(err, "not enough memory%s: %.1f MiB are needed, %.1f MiB are available; give %s",
-                b->is_host ? "" : " on the GPU", in_mib(need), in_mib(available), advice);
+    char* advice = memory_advice(p, available);
+    fail(err, "not enough memory%s: %.1f MiB are needed, %.1f MiB are available; give %s",
+         b->is_host ? "" : " on the GPU", in_mib(memory.device), in_mib(available), advice);
+    free(advice);
+    return false;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -152,20 +152,24 @@ void open_device(const Backend* b, const DeviceOptions* options, Comm* comm);
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
-// Returns the bytes of device memory that the run takes: model, optimizer, operations, samples, a margin; on a CPU also
-// batches, buffers and the state in host memory.
-size_t plan_bytes(const Plan* p);
+enum { PLAN_MEMORY_LINES = GPT2_MEMORY_LINES + OPTIMIZER_MEMORY_LINES };
 
-// Returns the bytes of a rank's masters and moments that lie in host memory (--offload). Each update copies them to the
-// device and back.
-size_t plan_state_bytes(const Plan* p);
+// Bytes that a run takes of this rank's memory.
+typedef struct {
+    MemoryLine line[PLAN_MEMORY_LINES]; // the memory report: model and optimizer
+    size_t lines;  // their sum, without what lies in host memory
+    size_t device; // of the device, in all: also operations, samples, a margin; on a CPU also what `host` counts
+    size_t state;  // masters and moments in host memory (--offload), which each update copies to the device and back
+    size_t host;   // batches, buffers, and the state in host memory
+} PlanMemory;
+
+PlanMemory plan_memory(const Plan* p);
+
+// Returns plan_memory().device.
+size_t plan_bytes(const Plan* p);
 
 // Returns the memory that a device must have for the plan, in GB (2^30 bytes), rounded up to a tenth.
 double plan_least_gb(const Plan* p);
-
-// Returns the bytes of device memory of model and optimizer alone, and fills the lines of the memory report.
-enum { PLAN_MEMORY_LINES = GPT2_MEMORY_LINES + OPTIMIZER_MEMORY_LINES };
-size_t plan_memory(const Plan* p, MemoryLine line[PLAN_MEMORY_LINES]);
 
 // The largest batch that --batch_size auto chooses (chosen, not measured).
 enum { MAX_AUTO_BATCH = 1024 };
@@ -173,7 +177,8 @@ enum { MAX_AUTO_BATCH = 1024 };
 // Returns the largest B up to `most` with which the plan fits into `available` bytes; 0: none.
 int largest_batch(const Plan* p, long long most, size_t available);
 
-// Returns true if the plan fits into this rank's memory and, on a GPU, what all ranks of its machine need of the host's
-// into that; but not before all ranks have looked, since none may allocate until then. Else prints the memory report to
-// standard error and returns false, with the options that help in `err`: the program is to end.
+// Returns true if the plan fits: into this rank's memory and, on a GPU, what all ranks of its machine need of the host's
+// into that. No rank returns true before all have looked, since none may allocate until then. Else the program is to
+// end: returns false with the options that help in `err`; if the device's memory is short, prints the memory report to
+// standard error first.
 bool plan_check_memory(const Plan* p, Comm* comm, Error* err);

@@ -91,6 +91,7 @@ static void print_heading(TrainRun* run) {
     const Dataset* data = &run->position.data;
     const long long steps = run->position.num_steps;
     const LossScale* scale = &run->numerics.loss_scale;
+    const PlanMemory memory = plan_memory(p);
     char threads[32] = "", processes[48] = "", peak[48] = "", state[64] = "";
     notice("%s: %zu parameters, L=%d H=%d C=%d T=%d V=%d (%d in memory)", p->model, model_parameters(m), m->num_layers,
            m->num_heads, m->channels, p->T, m->vocab_size, m->padded_vocab_size);
@@ -101,13 +102,13 @@ static void print_heading(TrainRun* run) {
     }
     if (run->peak_flops > 0) { snprintf(peak, sizeof peak, ", a peak of %.4g TFLOP/s", run->peak_flops / 1e12); }
     if (p->place == STATE_IN_HOST) {
-        snprintf(state, sizeof state, "%.1f MiB of state in host memory, ", in_mib(plan_state_bytes(p)));
+        snprintf(state, sizeof state, "%.1f MiB of state in host memory, ", in_mib(memory.state));
     }
     notice("%s%s%s, %s%s, %s kernels%s; %s%.1f MiB of memory", processes, b->device_name(), threads,
-           dtype_names[p->dtype], residual_note(b), b->device_kernels(), peak, state, in_mib(plan_bytes(p)));
+           dtype_names[p->dtype], residual_note(b), b->device_kernels(), peak, state, in_mib(memory.device));
     const long long micro_batches = p->total_batch_size / ((long long)p->B * p->T * comm->size);
     const double epochs = (double)run->position.total_tokens / (double)data->num_tokens;
-    notice("%llu training tokens in %d file%s; %lld step%s of %lld tokens (%.3g epochs), %lld micro-batch%s of %d x %d",
+    notice("%llu training tokens in %d file%s; %lld step%s of %lld tokens (%.4g epochs), %lld micro-batch%s of %d x %d",
            (unsigned long long)data->num_tokens, data->num_files, plural((uint64_t)data->num_files), steps,
            plural((uint64_t)steps), p->total_batch_size, epochs, micro_batches, micro_batches == 1 ? "" : "es", p->B,
            p->T);

@@ -132,19 +132,18 @@ static size_t no_bytes(const TensorTable* params, bool trains, int B, int T, int
 
 TEST(a_plan_counts_samples_operations_and_on_a_cpu_the_host_s_memory) {
     Plan p = plan_of(dtype_bf16, "gpt2");
-    MemoryLine line[PLAN_MEMORY_LINES];
     GPT2 g;
     const Backend* b = p.backend;
     Backend other = *b;
     p.B = 2;
     p.samples = 0;
     plan_layout(&p, &g);
-    const size_t none = plan_bytes(&p), model = plan_memory(&p, line);
+    const size_t none = plan_bytes(&p), model = plan_memory(&p).lines;
     p.samples = 3;
     EXPECT(plan_bytes(&p) == none + kv_cache_bytes(p.backend, &p.shape, 3, p.sample_capacity));
     p.samples = 0;
     p.place = STATE_IN_HOST; // the device has what it needed no more, and the host has it
-    EXPECT(plan_bytes(&p) == plan_memory(&p, line) + (none - model) + plan_state_bytes(&p));
+    EXPECT(plan_bytes(&p) == plan_memory(&p).lines + (none - model) + plan_memory(&p).state);
     p.place = STATE_ON_DEVICE;
     p.backend = &other;
     other.operations_bytes = no_bytes;
@@ -239,7 +238,7 @@ TEST(state_in_host_memory_leaves_room_on_the_device) {
     GPT2 g;
     plan_layout(&p, &g);
     const size_t state = 2 * g.params_table.size * sizeof(float);
-    EXPECT(plan_state_bytes(&p) == 0 && plan_state_bytes(&offloaded) == state);
+    EXPECT(plan_memory(&p).state == 0 && plan_memory(&offloaded).state == state);
     available = plan_bytes(&offloaded);
     process_rank = 1;
     EXPECT(plan_bytes(&p) > available + state * 4 / 5 && plan_check_memory(&offloaded, &alone, &err));
