@@ -63,6 +63,8 @@ size_t comm_min_host(Comm* comm, size_t mine) {
     return mine;
 }
 
+bool comm_all(Comm* comm, bool mine) { return comm_min_host(comm, mine) == 1; }
+
 void comm_all_reduce_host(Comm* comm, double* x, size_t n) {
     const size_t size = (size_t)comm->size, most = MAX_FRAME_BYTES / (size * sizeof *x); // in one exchange
     if (size == 1) { return; }

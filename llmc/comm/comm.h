@@ -76,6 +76,9 @@ void* comm_gather(Comm* comm, const void* mine, size_t bytes);
 // Returns the smallest of all processes' numbers.
 size_t comm_min_host(Comm* comm, size_t mine);
 
+// Returns true if `mine` is true on all processes.
+bool comm_all(Comm* comm, bool mine);
+
 // All-reduce: x (n) becomes its sum over all processes, added up in order of rank.
 void comm_all_reduce_host(Comm* comm, double* x, size_t n);
 

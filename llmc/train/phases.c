@@ -8,7 +8,7 @@
 #include "../log/report.h"
 
 void phases_open(PhaseState* p, const Plan* plan, long long last_step, const Tokenizer* tokenizer) {
-    *p = (PhaseState){.plan = plan, .tokenizer = tokenizer, .last_step = last_step, .done_step = -1};
+    *p = (PhaseState){.plan = plan, .tokenizer = tokenizer, .last_step = last_step, .step = -1};
     p->has_val = *plan->data.val && plan->phases.val_every > 0;
     if (p->has_val) { open_dataset(&p->val_data, "--val_data", plan->data.val, plan); }
     if (plan->phases.test_sets.every > 0) {
@@ -25,13 +25,16 @@ static Phases phases_due(const PhaseState* p, long long step) {
 
 void phases_resume(PhaseState* p, long long step, Phases pending) {
     const Phases due = phases_due(p, step);
-    p->done_step = step;
+    p->step = step;
     p->pending = (Phases){.val = pending.val && due.val,
                           .eval = pending.eval && due.eval,
                           .sample = pending.sample && due.sample};
 }
 
-void phases_begin(PhaseState* p) {
+void phases_begin(PhaseState* p, GPT2* model, Ranks* ranks, Logger* log) {
+    p->model = model;
+    p->ranks = ranks;
+    p->log = log;
     if (!p->has_val) { return; }
     p->val_memory = open_batches(p->plan->backend, p->plan->B, p->plan->T);
     evalloader_open(&p->val, &p->val_data, p->plan->data.val_tokens, p->plan->B, p->val_memory);
@@ -47,43 +50,43 @@ void phases_close(PhaseState* p) {
 }
 
 void phases_add_due(PhaseState* p, long long step) {
-    if (p->done_step != step) { p->pending = phases_due(p, step); }
-    p->done_step = step;
+    if (p->step != step) { p->pending = phases_due(p, step); }
+    p->step = step;
 }
 
 bool phases_are_pending(const PhaseState* p) { return p->pending.val || p->pending.eval || p->pending.sample; }
 
-uint64_t phases_val_hash(const PhaseState* p) {
-    return hash64(&p->val.num_windows, sizeof p->val.num_windows, p->val_data.hash);
-}
-
-bool phases_validate(PhaseState* p, double* loss, GPT2* g, Ranks* ranks, Logger* log, long long step) {
-    check_same_weights(g, ranks->comm);
-    *loss = validation_loss(g, &p->val, ranks->comm, ranks_are_interrupted, ranks);
-    if (ranks->stops && isnan(*loss)) { return false; }
+bool phases_validate(PhaseState* p, Validated* result) {
+    Ranks* ranks = p->ranks;
+    check_same_weights(p->model, ranks->comm);
+    const double loss = validation_loss(p->model, &p->val, ranks->comm, ranks_are_interrupted, ranks);
+    if (ranks->stops && isnan(loss)) { return false; }
     p->pending.val = false;
-    logger_val(log, (int)step, *loss);
+    logger_val(p->log, (int)p->step, loss);
+    const uint64_t data = hash64(&p->val.num_windows, sizeof p->val.num_windows, p->val_data.hash);
+    *result = (Validated){p->step, loss, data};
     return true;
 }
 
-void phases_score(PhaseState* p, GPT2* g, Ranks* ranks, Logger* log, long long step) {
+void phases_score(PhaseState* p) {
     Error err;
+    Ranks* ranks = p->ranks;
     const int count = p->num_test_sets;
     TestScore* scores = alloc_or_die((size_t)count, sizeof *scores, "scores");
     bool is_whole = true;
     for (int i = 0; i < count && !ranks->stops; i++) {
         const TestSet* s = &p->test_sets[i];
-        if (!test_set_score(&scores[i], NULL, s, g, ranks->comm, ranks_are_interrupted, ranks, &err)) {
-            logger_notice(log, "warning: no score: %s", err.text); // the next step will say more
+        if (!test_set_score(&scores[i], NULL, s, p->model, ranks->comm, ranks_are_interrupted, ranks, &err)) {
+            logger_notice(p->log, "warning: no score: %s", err.text); // the next step will say more
         } else if (scores[i].total) {
-            logger_eval(log, (int)step, s->name, s->convention, (int)scores[i].correct, (int)scores[i].total);
+            logger_eval(p->log, (int)p->step, s->name, s->convention, (int)scores[i].correct, (int)scores[i].total);
         }
         is_whole = is_whole && scores[i].total;
     }
     double error;
     int tasks;
     const double core = core_score(p->test_sets, scores, is_whole ? count : 0, &error, &tasks);
-    if (tasks) { logger_notice(log, "CORE: %f, standard error %.4f, of %d tasks", core, error, tasks); }
+    if (tasks) { logger_notice(p->log, "CORE: %f, standard error %.4f, of %d tasks", core, error, tasks); }
     free(scores);
     p->pending.eval = ranks->stops && !is_whole;
 }
@@ -101,7 +104,7 @@ static bool take_token(void* sample, const NextToken* token) {
 }
 
 // Makes a sample and logs it. Returns false if a request to stop has cut it.
-static bool log_sample(const PhaseState* p, GPT2* g, Logger* log, long long step) {
+static bool log_sample(const PhaseState* p) {
     Error err;
     const PhasePlan* plan = &p->plan->phases;
     const GenerateOptions options = {.context = p->plan->sample_context, .sampling = plan->sampling,
@@ -110,26 +113,26 @@ static bool log_sample(const PhaseState* p, GPT2* g, Logger* log, long long step
     const TextSink sink = {.token = take_token, .context = &s};
     TokenList prompt = prompt_tokens(p->tokenizer, plan->prompt, strlen(plan->prompt));
     buffer_append(&s.text, plan->prompt, strlen(plan->prompt));
-    if (generate(g, p->tokenizer, &prompt, 1, &options, &sink, NULL, &err)) {
-        logger_sample(log, (int)step, s.text.data, s.text.bytes);
+    if (generate(p->model, p->tokenizer, &prompt, 1, &options, &sink, NULL, &err)) {
+        logger_sample(p->log, (int)p->step, s.text.data, s.text.bytes);
     } else { // the next step will say more
-        logger_notice(log, "warning: no sample: %s", err.text);
+        logger_notice(p->log, "warning: no sample: %s", err.text);
     }
     token_list_free(&prompt);
     free(s.text.data);
     return !s.is_cut;
 }
 
-void phases_sample(PhaseState* p, GPT2* g, Ranks* ranks, Logger* log, long long step) {
-    const bool is_whole = ranks->comm->rank > 0 || log_sample(p, g, log, step);
-    p->pending.sample = comm_min_host(ranks->comm, is_whole) == 0;
+void phases_sample(PhaseState* p) {
+    Ranks* ranks = p->ranks;
+    p->pending.sample = !comm_all(ranks->comm, ranks->comm->rank > 0 || log_sample(p));
     ranks->stops = ranks->stops || p->pending.sample;
 }
 
-void phases_report(PhaseState* p, const Ranks* ranks) {
+void phases_report(PhaseState* p) {
     Error err;
     const char* folder = p->plan->save.out;
-    if (ranks->comm->rank != 0 || !*folder) { return; }
+    if (p->ranks->comm->rank != 0 || !*folder) { return; }
     const double start = seconds_now();
     char* path = format("%s/report.html", folder);
     if (!report_write(path, &folder, 1, &err)) { notice("warning: %s", err.text); }

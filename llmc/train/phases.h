@@ -18,9 +18,12 @@ typedef struct {
     TestSet* test_sets;  // of --eval_data
     int num_test_sets;
     long long last_step; // of the run
-    long long done_step; // whose phases were done, but for those that are pending; -1: none
+    long long step;      // whose phases were done, but for those that are pending; -1: none
     Phases pending;
     double report_due;   // seconds_now() when report.html is to be written again
+    GPT2* model;
+    Ranks* ranks;
+    Logger* log;
 } PhaseState;
 
 // Opens --val_data and --eval_data. tokenizer NULL: there is none. Failures end the program.
@@ -29,8 +32,8 @@ void phases_open(PhaseState* p, const Plan* plan, long long last_step, const Tok
 // Takes what a stop has left of the phases of a checkpoint's step, but for what the options no longer ask for.
 void phases_resume(PhaseState* p, long long step, Phases pending);
 
-// Opens the loader of validation.
-void phases_begin(PhaseState* p);
+// Lets the phases begin, of this model: opens the loader of validation.
+void phases_begin(PhaseState* p, GPT2* model, Ranks* ranks, Logger* log);
 void phases_close(PhaseState* p);
 
 // Makes the phases pending that are due after this step, or at the start. Does nothing when called again for a step.
@@ -38,20 +41,17 @@ void phases_add_due(PhaseState* p, long long step);
 
 bool phases_are_pending(const PhaseState* p);
 
-// Returns a hash of the data that phases_validate() takes.
-uint64_t phases_val_hash(const PhaseState* p);
-
 // The next three do a phase that is pending, and leave it so if the run is to stop meanwhile.
 
-// Validates, logs the loss and sets *loss. Returns false if the run is to stop.
-bool phases_validate(PhaseState* p, double* loss, GPT2* g, Ranks* ranks, Logger* log, long long step);
+// Validates, logs the loss and sets *result. Returns false if the run is to stop.
+bool phases_validate(PhaseState* p, Validated* result);
 
 // Scores the test sets of --eval_data, and logs the scores.
-void phases_score(PhaseState* p, GPT2* g, Ranks* ranks, Logger* log, long long step);
+void phases_score(PhaseState* p);
 
 // Logs a sample, which rank 0 makes.
-void phases_sample(PhaseState* p, GPT2* g, Ranks* ranks, Logger* log, long long step);
+void phases_sample(PhaseState* p);
 
 // Writes report.html, and sets report_due to the time of the next: in ten seconds, or after a hundred times the time
 // that it took (both chosen). On rank 0; the others do nothing.
-void phases_report(PhaseState* p, const Ranks* ranks);
+void phases_report(PhaseState* p);

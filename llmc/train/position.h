@@ -52,7 +52,7 @@ bool position_set_seq_len(Position* p);
 // Uploads this rank's next micro-batch to the model, its windows cut into sequences, and requests the one after it.
 MicroBatch position_take(Position* p, GPT2* g);
 
-// Returns by what the rates of the step behind `step` go, which must be the run's next one.
+// Returns the count that sets the rates of the run's next step. step: the steps done.
 StepCount position_steps(const Position* p, long long step);
 
 // Counts a step of so many tokens as done.

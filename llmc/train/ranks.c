@@ -20,8 +20,7 @@ bool ranks_leave_step(Ranks* r) { return (r->comm->size == 1 || r->is_slow) && r
 
 bool ranks_are_interrupted(void* ranks) {
     Ranks* r = ranks;
-    const bool stops = request_to_stop() != NULL;
-    if (comm_min_host(r->comm, !stops) == 0) { r->stops = true; }
+    if (!comm_all(r->comm, !request_to_stop())) { r->stops = true; }
     return r->stops;
 }
 

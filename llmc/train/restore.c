@@ -25,7 +25,7 @@ static bool logs_have_end(const char* out, long long step) {
 bool restore_logs_have_end(const Start* start, Comm* comm, long long step) {
     const char* out = start->plan.save.out;
     const bool has_logs = comm->rank == 0 && path_is_entry_of(start->checkpoint, out);
-    return comm_min_host(comm, !has_logs || logs_have_end(out, step)) != 0;
+    return comm_all(comm, !has_logs || logs_have_end(out, step));
 }
 
 // Takes the scale of a checkpoint if it is dynamic, unless this start gives another option.
@@ -41,9 +41,8 @@ static void restore_loss_scale(LossScale* scale, const Start* start) {
 // Forgets the checkpoint with the lowest validation loss if --out does not have it.
 static void forget_missing_best(TrainState* s, const char* out, Comm* comm) {
     char* path = checkpoint_path(out, s->best.step);
-    if (comm_min_host(comm, comm->rank > 0 || path_exists(path)) == 0) { // rank 0 decides
-        s->best = (Validated){.step = 0};
-    }
+    const bool is_there = comm->rank > 0 || path_exists(path); // rank 0 decides
+    if (!comm_all(comm, is_there)) { s->best = (Validated){.step = 0}; }
     free(path);
 }
 

@@ -19,9 +19,10 @@ static KeepRule keep_rule(const Saving* s, const Validated* best) {
     return keep;
 }
 
-void saving_open(Saving* s, const Start* start, const TrainState* state, const Tokenizer* tokenizer, int rank) {
+void saving_open(Saving* s, const Start* start, const TrainState* state, const Tokenizer* tokenizer, Logger* log,
+                 int rank) {
     const char* out = start->plan.save.out;
-    *s = (Saving){.plan = &start->plan, .options = start->options, .tokenizer = tokenizer, .rank = rank,
+    *s = (Saving){.plan = &start->plan, .options = start->options, .log = log, .tokenizer = tokenizer, .rank = rank,
                   .saved_step = start->checkpoint ? state->step : -1, .best = state->best};
     if (rank > 0 || !*out) { return; }
     if (!start->checkpoint || !path_is_entry_of(start->checkpoint, out)) {
@@ -66,7 +67,8 @@ void saving_take_validation(Saving* s, Validated validated) {
 // ---------------------------------------------------------------------------------------------------------------------
 // saves
 
-bool saving_look(Saving* s, Logger* log, bool waits) {
+// saving_look(); waits: waits for the save that goes on.
+static bool log_save(Saving* s, bool waits) {
     char* path;
     Error err;
     const Snapshot* snapshot = &s->saver.snapshot;
@@ -77,58 +79,58 @@ bool saving_look(Saving* s, Logger* log, bool waits) {
     case SAVER_SAVED:
         s->failed_saves = 0;
         s->best = s->begun_best;
-        logger_save(log, (int)step, path);
+        logger_save(s->log, (int)step, path);
         free(path);
         return true;
     case SAVER_FAILED:
         if (s->failed_saves++ >= retries) { fatal("%s", err.text); }
-        logger_notice(log, "warning: no checkpoint of step %lld: %s. Trying again (%d of %d)", step, err.text,
+        logger_notice(s->log, "warning: no checkpoint of step %lld: %s. Trying again (%d of %d)", step, err.text,
                       s->failed_saves, retries);
         return false;
     default: return false;
     }
 }
 
+bool saving_look(Saving* s) { return log_save(s, false); }
+
 // Returns the tokenizer's files for a checkpoint, which the first call makes. NULL if there is no tokenizer, or if the
 // files cannot hold it; the first call then warns.
-static const TokenizerFiles* tokenizer_files(Saving* s, int T, Logger* log) {
+static const TokenizerFiles* tokenizer_files(Saving* s, int T) {
     Error err;
     if (!s->tokenizer) { return NULL; }
     TokenizerFiles* files = &s->tokenizer_files;
     if (!s->has_made_files && !tokenizer_files_make(files, s->tokenizer, T, s->plan->tokenizer.option, &err)) {
-        logger_notice(log, "warning: checkpoints without a tokenizer: %s", err.text);
+        logger_notice(s->log, "warning: checkpoints without a tokenizer: %s", err.text);
     }
     s->has_made_files = true;
     return files->text[0] ? files : NULL;
 }
 
-bool saving_begin(Saving* s, const Optimizer* o, TrainState state, Logger* log) {
+bool saving_begin(Saving* s, const Optimizer* o, TrainState state) {
     Error err;
     s->saved_step = state.step;
     if (s->rank != 0) {
         checkpoint_hand_over(o);
         return false;
     }
-    const bool has_ended = saving_look(s, log, true);
-    if (!logger_sync(log, &err)) { fatal("%s", err.text); }
+    const bool has_ended = log_save(s, true);
+    if (!logger_sync(s->log, &err)) { fatal("%s", err.text); }
     float* blocks = saver_blocks(&s->saver, o);
     s->begun_best = best_with(s, state.step); // after the end of the save before
     state.best = s->begun_best;
-    Snapshot snapshot = snapshot_take(o, &state, json_deep_copy(s->options), s->plan->nccl_algorithms,
-                                      blocks);
+    Snapshot snapshot = snapshot_take(o, &state, json_deep_copy(s->options), s->plan->nccl_algorithms, blocks);
     snapshot.eot = s->tokenizer ? s->tokenizer->eot : NO_TOKEN;
-    snapshot.tokenizer = tokenizer_files(s, o->model->config.max_seq_len, log);
+    snapshot.tokenizer = tokenizer_files(s, o->model->config.max_seq_len);
     snapshot.keep = keep_rule(s, &s->begun_best);
     saver_begin(&s->saver, s->plan->save.out, &snapshot);
-    return saving_look(s, log, false) || has_ended;
+    return log_save(s, false) || has_ended;
 }
 
-bool saving_finish(Saving* s, Logger* log) {
-    bool has_ended = saving_look(s, log, true);
+void saving_finish(Saving* s) {
+    log_save(s, true);
     for (int pause = 1; s->failed_saves > 0; pause *= 2) {
         sleep((unsigned)pause);
         saver_begin(&s->saver, s->plan->save.out, &s->saver.snapshot);
-        has_ended = saving_look(s, log, true);
+        log_save(s, true);
     }
-    return has_ended;
 }

@@ -9,6 +9,7 @@
 typedef struct {
     const Plan* plan;
     json_t* options;            // of the run
+    Logger* log;
     const Tokenizer* tokenizer; // NULL: there is none
     int rank;
     TokenizerFiles tokenizer_files; // for the checkpoints, from the first save on
@@ -24,7 +25,8 @@ typedef struct {
 // Prepares the saves of a run. One that has no checkpoint in --out records its options, so that it can be resumed
 // before its first one. Another removes the checkpoints that --keep does not keep: a kill may have come between a save
 // and that.
-void saving_open(Saving* s, const Start* start, const TrainState* state, const Tokenizer* tokenizer, int rank);
+void saving_open(Saving* s, const Start* start, const TrainState* state, const Tokenizer* tokenizer, Logger* log,
+                 int rank);
 void saving_close(Saving* s);
 
 // Returns true if a checkpoint of this step is to be made: by --save_every, at the end, or because it was asked for.
@@ -35,12 +37,10 @@ void saving_take_validation(Saving* s, Validated validated);
 
 // Begins a checkpoint of this state, after waiting for the one before; its best checkpoint is found here. Returns true
 // if a checkpoint has ended meanwhile.
-bool saving_begin(Saving* s, const Optimizer* o, TrainState state, Logger* log);
+bool saving_begin(Saving* s, const Optimizer* o, TrainState state);
 
-// Logs the save that has ended since the last call, if one has, and returns true if it is a checkpoint. waits: waits
-// for one that goes on.
-bool saving_look(Saving* s, Logger* log, bool waits);
+// Logs the save that has ended since the last call, if one has, and returns true if it is a checkpoint.
+bool saving_look(Saving* s);
 
-// At the end of a run: waits for the save that goes on, and repeats it, after pauses, if the last one failed. Returns
-// true if a checkpoint has ended.
-bool saving_finish(Saving* s, Logger* log);
+// At the end of a run: waits for the save that goes on, and repeats it, after pauses, if the last one failed.
+void saving_finish(Saving* s);

@@ -48,15 +48,6 @@ bool train_is_complete(const TrainRun* run) {
     return run->step >= run->position.num_steps && !phases_are_pending(&run->phases);
 }
 
-// Returns true if nothing is left to do: the run is complete, and its logs say so. Collective.
-static bool is_finished(TrainRun* run, Comm* comm) {
-    const Start* start = &run->start;
-    if (!start->checkpoint) { return false; }
-    run->step = start->begin.step;
-    phases_resume(&run->phases, run->step, start->begin.pending);
-    return train_is_complete(run) && restore_logs_have_end(start, comm, run->step);
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // logs
 
@@ -112,7 +103,7 @@ static void print_heading(TrainRun* run) {
            (unsigned long long)data->num_tokens, data->num_files, plural((uint64_t)data->num_files), steps,
            plural((uint64_t)steps), p->total_batch_size, epochs, micro_batches, micro_batches == 1 ? "" : "es", p->B,
            p->T);
-    if (steps && p->schedule.warmup_steps > steps) {
+    if (steps && (double)p->schedule.warmup_steps > position_steps(&run->position, run->step).steps) {
         notice("warning: --warmup_steps %lld: the rate never reaches --lr in %lld step%s", p->schedule.warmup_steps,
                steps, plural((uint64_t)steps));
     }
@@ -183,7 +174,7 @@ static void begin_at(TrainRun* run, const TrainState* s) {
     run->updates = s->updates;
     run->numerics = s->numerics;
     position_begin(&run->position, s->tokens, s->window);
-    phases_begin(&run->phases);
+    phases_begin(&run->phases, &run->model, &run->ranks, &run->log);
 }
 
 TrainRun* train_open(Start start, Comm* comm) {
@@ -192,7 +183,12 @@ TrainRun* train_open(Start start, Comm* comm) {
     run->plan = &run->start.plan;
     ranks_open(&run->ranks, comm, run->plan->backend);
     open_data(run, comm);
-    run->was_finished = is_finished(run, comm);
+    if (run->start.checkpoint) {
+        const TrainState* begin = &run->start.begin;
+        run->step = begin->step;
+        phases_resume(&run->phases, begin->step, begin->pending);
+        run->was_finished = train_is_complete(run) && restore_logs_have_end(&run->start, comm, begin->step);
+    }
     if (run->was_finished) { return run; }
     const TrainState state = open_weights(run, comm);
     tune(run, comm);
@@ -200,7 +196,7 @@ TrainRun* train_open(Start start, Comm* comm) {
     // before the heading, which shows that the run has begun
     requests_take_stops(run->plan->max_hours, "stopping, and saving what is not saved yet");
     open_log(run);
-    saving_open(&run->saving, &run->start, &state, run->tokenizer, comm->rank);
+    saving_open(&run->saving, &run->start, &state, run->tokenizer, &run->log, comm->rank);
     if (!train_is_complete(run)) { restore_warn_of_lr_jump(&run->start, &run->position, run->step); }
     return run;
 }

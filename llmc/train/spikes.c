@@ -68,7 +68,7 @@ void spikes_end_run(TrainRun* run, const StepRecord* r) {
     const uint64_t first = position_first(&run->position),
                    last = position_last(&run->position, (long long)r->step_tokens);
     comm_report_activity(run->ranks.comm, run->step, RANK_ENDS);
-    saving_finish(&run->saving, &run->log);
+    saving_finish(&run->saving);
     logger_erase_bar(&run->log);
     char *why = step_is_finite(r) ? spike_text(r, run->numerics.bad_steps) : nonfinite_text(run, r),
          *back = way_back(run, last);
@@ -76,7 +76,7 @@ void spikes_end_run(TrainRun* run, const StepRecord* r) {
                         (unsigned long long)last, back);
     notice("error: %s", text);
     logger_end(&run->log, (int)run->step, step_is_finite(r) ? "spike" : "non-finite", text);
-    phases_report(&run->phases, &run->ranks);
+    phases_report(&run->phases);
     free(why);
     free(back);
     free(text);

@@ -54,7 +54,7 @@ static void train_micro_step(TrainRun* run, double tokens, long long i, bool is_
     gpt2_micro_step(&run->model, m.rows, m.T, dloss, reduces ? train_range_ready : NULL, run);
 }
 
-// Returns true if the ranks compare their times in the step that begins or runs now.
+// Returns true if the ranks compare their times in the step that begins now.
 static bool is_timed_step(const TrainRun* run) {
     enum { EVERY = 100 };
     return run->ranks.comm->size > 1 && (run->step + 1) % EVERY == 0;
@@ -73,14 +73,14 @@ static void train_compare_ranks(TrainRun* run, double compute_seconds) {
 
 // Queues the gradient of the mean loss over `windows` sequences, accumulated over micro-batches and ranks, its norm,
 // and the votes. Returns false if the run is to stop before the last micro-batch, whose gradients are reduced: the
-// gradient is then incomplete. Sets *compute_seconds in a timed step.
+// gradient is then incomplete. compute_seconds: NULL, or set to the time from the step's begin to the end of backward.
 static bool train_gradients(TrainRun* run, long long windows, double* compute_seconds) {
     const Backend* b = run->plan->backend;
     Ranks* ranks = &run->ranks;
     Progress shown = {0, 0};
     const long long B = run->plan->B, stride = B * ranks->comm->size, rounds = (windows + stride - 1) / stride;
     const double start = seconds_now();
-    if (is_timed_step(run)) { b->device_timer_start(); }
+    if (compute_seconds) { b->device_timer_start(); }
     gpt2_zero_grads(&run->model);
     for (long long i = 0; i < rounds; i++) {
         const long long first = i * stride + B * ranks->comm->rank;
@@ -89,7 +89,7 @@ static bool train_gradients(TrainRun* run, long long windows, double* compute_se
         else { train_all_ready(run); }
         progress(&shown, "step %lld: micro-batch %lld of %lld", run->step + 1, i + 1, rounds);
     }
-    if (is_timed_step(run)) { *compute_seconds = b->device_timer_stop(); }
+    if (compute_seconds) { *compute_seconds = b->device_timer_stop(); }
     comm_end(ranks->comm);
     optimizer_norm(&run->optimizer);
     const bool saves_again = run->saving.failed_saves > 0 && !run->saving.saver.is_busy; // once for a failure
@@ -165,7 +165,7 @@ static void train_step(TrainRun* run) {
         logger_notice(&run->log, "step %d: sequences of %d tokens", r.step, run->position.seq_len);
     }
     if (is_replayed_step(run)) { check_same_weights(&run->model, run->ranks.comm); }
-    if (!train_gradients(run, tokens / run->plan->T, &compute_seconds)) { return; } // run->ranks.stops
+    if (!train_gradients(run, tokens / run->plan->T, is_timed ? &compute_seconds : NULL)) { return; } // run->ranks.stops
     if (!may_skip) { optimizer_update(&run->optimizer, &hyper); }
     b->device_sync();
     r.loss = sums[SUM_LOSS] / (double)tokens;
@@ -182,7 +182,7 @@ static void train_step(TrainRun* run) {
     position_advance(&run->position, tokens);
     train_log_step(run, &r, start);
     if (is_timed) { train_compare_ranks(run, compute_seconds); }
-    if (seconds_now() >= run->phases.report_due) { phases_report(&run->phases, &run->ranks); }
+    if (seconds_now() >= run->phases.report_due) { phases_report(&run->phases); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -196,22 +196,20 @@ static void train_tell(const TrainRun* run, RankActivity activity) {
 // Does what is due after an update, or at the start, and what a stop has left of it.
 static void train_phases(TrainRun* run) {
     PhaseState* p = &run->phases;
-    Ranks* ranks = &run->ranks;
-    double loss;
+    const Ranks* ranks = &run->ranks;
+    Validated validated;
     phases_add_due(p, run->step);
     if (p->pending.val) {
         train_tell(run, RANK_VALIDATES);
-        if (phases_validate(p, &loss, &run->model, ranks, &run->log, run->step)) {
-            saving_take_validation(&run->saving, (Validated){run->step, loss, phases_val_hash(p)});
-        }
+        if (phases_validate(p, &validated)) { saving_take_validation(&run->saving, validated); }
     }
     if (p->pending.eval && !ranks->stops) {
         train_tell(run, RANK_SCORES);
-        phases_score(p, &run->model, ranks, &run->log, run->step);
+        phases_score(p);
     }
     if (p->pending.sample && !ranks->stops) {
         train_tell(run, RANK_SAMPLES);
-        phases_sample(p, &run->model, ranks, &run->log, run->step);
+        phases_sample(p);
     }
 }
 
@@ -233,9 +231,7 @@ static void train_save(TrainRun* run) {
     if (!saving_is_due(&run->saving, run->step, run->position.num_steps, is_asked)) { return; }
     train_tell(run, RANK_SAVES);
     check_same_weights(&run->model, run->ranks.comm);
-    if (saving_begin(&run->saving, &run->optimizer, train_state(run), &run->log)) {
-        phases_report(&run->phases, &run->ranks);
-    }
+    if (saving_begin(&run->saving, &run->optimizer, train_state(run))) { phases_report(&run->phases); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -292,12 +288,12 @@ int train(Config* config, const Backend* b, enum dtype dtype, Comm* comm) {
         if (run->ranks.stops || run->step >= run->position.num_steps) { break; }
         train_tell(run, RANK_TRAINS);
         train_step(run);
-        if (saving_look(&run->saving, &run->log, false)) { phases_report(&run->phases, &run->ranks); }
+        if (saving_look(&run->saving)) { phases_report(&run->phases); }
     }
-    saving_finish(&run->saving, &run->log);
+    saving_finish(&run->saving);
     train_leave_done_file(run);
     train_tell(run, RANK_ENDS);
     train_say_end(run);
-    phases_report(&run->phases, &run->ranks);
+    phases_report(&run->phases);
     return train_close(run);
 }
