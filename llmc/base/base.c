@@ -267,11 +267,11 @@ uint64_t hash64(const void* data, size_t bytes, uint64_t seed) {
         }
     }
     for (int i = 0; i < 4; i++) { h = mix64(h ^ lane[i]); }
-    for (; bytes > 0; bytes -= min_size(bytes, 8), p += 8) {
+    for (size_t n; bytes > 0; bytes -= n, p += n) {
+        n = min_size(bytes, 8);
         word = 0;
-        memcpy(&word, p, min_size(bytes, 8));
+        memcpy(&word, p, n);
         h = mix64(h ^ word) + 0x9e3779b97f4a7c15ull;
-        if (bytes <= 8) { break; }
     }
     return h;
 }

@@ -315,6 +315,8 @@ bool write_file_atomically(const char* path, const char* text, size_t size, Erro
 bool may_replace(const char* path, const char* head, const char* what, Error* err) {
     if (!path_exists(path)) { return true; }
     char begin[256];
-    return (read_begin(path, begin, sizeof begin, err) && !strncmp(begin, head, strlen(head))) ||
+    const bool is_read = read_begin(path, begin, sizeof begin, err);
+    if (!is_read && err->is_unknown) { return false; }
+    return (is_read && !strncmp(begin, head, strlen(head))) ||
            fail(err, "%s is there already, and is not a %s: give another --out", path, what);
 }

@@ -1,5 +1,4 @@
 #include "threads.h"
-#include "base.h"
 #include "files.h"
 #ifdef _OPENMP
 #include <omp.h>

@@ -49,16 +49,16 @@ static const LauncherVariables LAUNCHERS[] = {
 
 enum { NUM_LAUNCHERS = sizeof LAUNCHERS / sizeof *LAUNCHERS };
 
-// Reads an environment variable that must be a whole number from `min` to `max`.
-static bool launch_number(const char* variable, int min, int max, int* value, Error* err) {
+// Reads an environment variable that must be a whole number from `min` to MAX_RANKS.
+static bool launch_number(const char* variable, int min, int* value, Error* err) {
     const char* text = getenv(variable);
     char* end = NULL;
     if (!text) { return fail(err, "%s is not set", variable); }
     errno = 0;
     const long n = strtol(text, &end, 10);
     const bool is_number = *text >= '0' && *text <= '9' && *end == 0 && errno == 0;
-    if (!is_number || n < min || n > max) {
-        return fail(err, "%s=%.40s is not a number from %d to %d", variable, text, min, max);
+    if (!is_number || n < min || n > MAX_RANKS) {
+        return fail(err, "%s=%.40s is not a number from %d to %d", variable, text, min, MAX_RANKS);
     }
     *value = (int)n;
     return true;
@@ -99,9 +99,9 @@ bool launch_detect(Launch* launch, Error* err) {
     if (!v) { return true; }
     Error why;
     int local_rank = -1;
-    if (!launch_number(v->size, 1, MAX_RANKS, &launch->size, &why) ||
-        !launch_number(v->rank, 0, MAX_RANKS, &launch->rank, &why) ||
-        (getenv(v->local_rank) && !launch_number(v->local_rank, 0, MAX_RANKS, &local_rank, &why))) {
+    if (!launch_number(v->size, 1, &launch->size, &why) ||
+        !launch_number(v->rank, 0, &launch->rank, &why) ||
+        (getenv(v->local_rank) && !launch_number(v->local_rank, 0, &local_rank, &why))) {
         return fail(err, "%s: %s sets %s, %s and %s together; unset all of them to start a single process", why.text,
                     v->name, v->rank, v->size, v->local_rank);
     }

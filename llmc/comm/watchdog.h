@@ -82,10 +82,10 @@ void ATTR_NORETURN ATTR_PRINTF(2, 3) watchdog_fatal(Connection* c, const char* f
 // Cheap; never waits. Another activity is sent at once, a step with the next heartbeat.
 void watchdog_report_activity(Connection* c, long long step, RankActivity activity);
 
-// Rank 0: ends the run as hung when all ranks train, validate or score, or one connects its device, and none has
-// advanced by a step, a micro-batch or a batch (progress()) for ten minutes, ten time-outs and, unless one connects,
-// twenty times the longest such wait before (all chosen, not measured). Time in which a rank sets up, samples or saves
-// does not count. `elapsed`: seconds since the last call.
+// Rank 0: ends the run as hung if no rank has advanced, by a step, a micro-batch or a batch (progress()), for the
+// longest of ten minutes, ten time-outs and, unless a rank connects its device, twenty times the longest wait so far
+// (all chosen, not measured). Only time in which all ranks train, validate or score, or one connects, counts.
+// `elapsed`: seconds since the last call.
 void watchdog_check_progress(Connection* c, double elapsed);
 
 // From now on the thread calls failure(state) in each interval, and ends the process if that returns a text. NULL: no

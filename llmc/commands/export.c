@@ -256,7 +256,7 @@ static bool open_checkpoint(ModelFile* m, const char* path, Error* err) {
 }
 
 // Opens the newest `count` checkpoints of a run, the newest first, into `models`. Their paths are never freed.
-static bool open_newest(ModelFile* models, int count, const char* run, Error* err) {
+static bool open_last_checkpoints(ModelFile* models, int count, const char* run, Error* err) {
     size_t there;
     long long* steps = checkpoint_list(run, &there);
     if (there == 0) {
@@ -282,7 +282,7 @@ int export_command(const Config* asked) {
     const ExportFormat* as = check_arguments(asked);
     const int count = asked->average ? (int)asked->average : 1;
     ModelFile* models = alloc_or_die((size_t)count, sizeof *models, "models");
-    const bool is_open = asked->average ? open_newest(models, count, asked->init, &err)
+    const bool is_open = asked->average ? open_last_checkpoints(models, count, asked->init, &err)
                                         : model_file_open(models, asked->init, true, &err);
     if (!is_open) { fatal("%s", err.text); }
     Tokenizer* tokenizer = as->write == write_llmc ? NULL : open_model_tokenizer(&with_run, models);

@@ -13,15 +13,15 @@ static void print_tensors(const TensorTable* table) {
         const Tensor* t = &table->row[i];
         char shape[32], name[64];
         snprintf(name, sizeof name, "%s%s", t->repeat == EACH ? "h.%d." : "", t->hf_name);
-        if (t->rows > 1) { snprintf(shape, sizeof shape, "%zu x %zu", t->rows, t->cols); }
+        if (tensor_is_matrix(t)) { snprintf(shape, sizeof shape, "%zu x %zu", t->rows, t->cols); }
         else { snprintf(shape, sizeof shape, "%zu", t->cols); }
         printf("%-10s %-28s %4d %14s %7s %14zu\n", t->name, name, t->layers, shape,
                tensor_decays(t) ? "yes" : "no", (size_t)t->layers * t->used_rows * t->cols);
     }
-    const TensorCount decayed = tensors_count(table, true), others = tensors_count(table, false);
-    printf("\ndecayed: %zu tensors, %zu parameters\nnot decayed: %zu tensors, %zu parameters\n", decayed.tensors,
-           decayed.elements, others.tensors, others.elements);
-    printf("parameters: %zu, in memory with padding: %zu\n", decayed.elements + others.elements, table->size);
+    const TensorCounts n = tensors_count(table);
+    printf("\ndecayed: %zu tensors, %zu parameters\nnot decayed: %zu tensors, %zu parameters\n", n.decayed.tensors,
+           n.decayed.elements, n.others.tensors, n.others.elements);
+    printf("parameters: %zu, in memory with padding: %zu\n", n.decayed.elements + n.others.elements, table->size);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -270,7 +270,7 @@ static inline size_t fp8_bytes(const TensorTable* params, bool trains, size_t N,
     size_t weights = 0;
     for (int i = 0; i < params->count; i++) {
         const Tensor* t = &params->row[i];
-        if (t->repeat == EACH && t->rows > 1) { weights += (size_t)t->layers * t->rows * t->cols; }
+        if (t->repeat == EACH && tensor_is_matrix(t)) { weights += (size_t)t->layers * t->rows * t->cols; }
     }
     return trains ? 2 * weights + 9 * N * C : weights + 4 * N * C;
 }

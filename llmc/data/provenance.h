@@ -1,7 +1,5 @@
-// What is known of how shards were made, from PREFIX.json, which ./prepare leaves beside them.
-//
-// ./prepare records a hash of its tokenizer in PREFIX.json, beside its shards. Shards without a record, such as llm.c's
-// downloads, can only be compared by their ids: none may be beyond the tokenizer's vocabulary.
+// How shards were made: ./prepare leaves PREFIX.json beside them, with a hash of its tokenizer. Shards without it, such
+// as llm.c's downloads, can only be compared by their ids: none may be beyond the tokenizer's vocabulary.
 #pragma once
 #include "../tokenizer/tokenizer.h"
 #include "dataset.h"

@@ -8,9 +8,8 @@
 //
 // The other sets are scored by lm-evaluation-harness' rules. Members of their lines:
 //   PIQA           goal, sol1, sol2, label
-//   ARC            question {stem, choices [{text, label}]} or, from Hugging Face, question, choices {text [], label
-//   []};
-//                  answerKey
+//   ARC            question {stem, choices [{text, label}]} or, from Hugging Face, question,
+//                  choices {text [], label []}; answerKey
 //   OpenBookQA     question_stem, choices {text [], label []}, answerKey (AllenAI's files have ARC's form)
 //   CommonsenseQA  as ARC, and question_concept: the choices are listed in the context, the endings are their letters
 //   MMLU           question, choices [] or A, B, C, D; answer, a letter or a number from 0 on; perhaps subject: as

@@ -168,7 +168,8 @@ char* state_matmuls(const json_t* state, const Backend* b) {
     return lines;
 }
 
-// Return a count, what is pending, or the best checkpoint; NULL if it is 0, nothing is, or there is none.
+// Return members of state.json; NULL where there is nothing to say: for a count of 0, nothing pending, no best
+// checkpoint.
 static json_t* count_to_json(long long count) { return count ? json_integer(count) : NULL; }
 
 static json_t* phases_to_json(Phases p) {

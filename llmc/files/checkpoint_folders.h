@@ -14,9 +14,9 @@
 // Returns the step in the name of a checkpoint's folder; -1 if it is not of the form step_%08d.
 long long checkpoint_step(const char* name);
 
-// Returns the steps of all checkpoints in `out`, newest first, and sets `count`; none if the folder does not exist. The
-// caller frees them. Ends the program if the folder cannot be listed: if it were taken for empty, the next save could
-// delete newer checkpoints.
+// Returns the steps of all checkpoints in `out`, newest first, and sets `count`; none if the folder does not exist, or
+// `out` is empty. The caller frees them. Ends the program if the folder cannot be listed: if it were taken for empty,
+// the next save could delete newer checkpoints.
 long long* checkpoint_list(const char* out, size_t* count);
 
 // Fails, naming its newest checkpoint, if `folder` is that of a run.

@@ -8,7 +8,7 @@ static char* tensor_name(const Tensor* t, int layer) {
 }
 
 const WeightType* gguf_tensor_type(const Tensor* t, const WeightType* type) {
-    if (t->rows == 1 || !strcmp(t->name, "wpe")) { return weight_type_find("fp32"); }
+    if (!tensor_is_matrix(t) || !strcmp(t->name, "wpe")) { return weight_type_find("fp32"); }
     return t->cols % type->block ? weight_type_find("fp16") : type; // as llama.cpp's converter
 }
 
@@ -180,9 +180,9 @@ static void put_entries(FILE* f, const TensorTable* table, const WeightType* typ
             const WeightType* of = gguf_tensor_type(t, type);
             char* name = tensor_name(t, l);
             gguf_put_text(f, name, strlen(name));
-            gguf_put_u32(f, t->rows > 1 ? 2 : 1);
+            gguf_put_u32(f, tensor_is_matrix(t) ? 2 : 1);
             gguf_put_u64(f, t->cols);
-            if (t->rows > 1) { gguf_put_u64(f, t->used_rows); }
+            if (tensor_is_matrix(t)) { gguf_put_u64(f, t->used_rows); }
             gguf_put_u32(f, of->ggml);
             gguf_put_u64(f, offset);
             offset += round_up(weight_bytes(of, t->used_rows * t->cols), GGUF_ALIGNMENT);
@@ -194,11 +194,12 @@ static void put_entries(FILE* f, const TensorTable* table, const WeightType* typ
 bool gguf_model_header(FILE* f, const TensorTable* table, const GPT2Config* m, const WeightType* type,
                        const Tokenizer* t, const char* name, Error* err) {
     TokenNames names;
+    const TensorCounts counts = tensors_count(table);
     const bool ok = token_names_make(&names, t, "the tokenizer", err);
     if (ok) {
         fwrite("GGUF", 1, 4, f);
         gguf_put_u32(f, GGUF_VERSION);
-        gguf_put_u64(f, tensors_count(table, true).tensors + tensors_count(table, false).tensors);
+        gguf_put_u64(f, counts.decayed.tensors + counts.others.tensors);
         gguf_put_u64(f, num_pairs(type));
         put_pairs(f, m, type, t, &names, name);
         put_entries(f, table, type);

@@ -7,7 +7,7 @@ char* tensor_file_name(const Tensor* t, int layer, const char* prefix) {
 }
 
 int tensor_file_shape(const Tensor* t, bool hf_layout, size_t shape[2]) {
-    const bool swap = hf_layout && t->layout == TRANSPOSED, is_matrix = t->rows > 1;
+    const bool swap = hf_layout && t->layout == TRANSPOSED, is_matrix = tensor_is_matrix(t);
     shape[0] = swap || !is_matrix ? t->cols : t->used_rows;
     shape[1] = !is_matrix ? 0 : swap ? t->used_rows : t->cols;
     return is_matrix ? 2 : 1;
@@ -285,7 +285,7 @@ bool params_load(const GPT2* g, const Optimizer* o, float* data, TensorReader* r
     for (int i = 0; i < table->count; i++) {
         const Tensor* t = &table->row[i];
         for (int l = 0; ok && l < layers_in_file(t); l++) {
-            ok = read(source, &buffers, table, i, l, err);
+            ok = read(source, &buffers, i, l, err);
             if (ok && o) { optimizer_put(o, data, tensor_at(t, l), buffers.ours, t->used_rows * t->cols); }
             else if (ok) { gpt2_put(g, tensor_at(t, l), buffers.ours, t->used_rows * t->cols); }
         }
@@ -298,11 +298,12 @@ bool params_load(const GPT2* g, const Optimizer* o, float* data, TensorReader* r
 typedef struct {
     const SafeTensors* file;
     const TensorBlock* block;
+    const TensorTable* table;
 } BlockSource;
 
-static bool block_read(const void* source, TensorBuffers* b, const TensorTable* table, int row, int layer, Error* err) {
+static bool block_read(const void* source, TensorBuffers* b, int row, int layer, Error* err) {
     const BlockSource* s = source;
-    return tensor_read(s->file, b, &table->row[row], layer, s->block, err);
+    return tensor_read(s->file, b, &s->table->row[row], layer, s->block, err);
 }
 
 bool hf_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t, int layer, Error* err) {
@@ -313,7 +314,7 @@ bool hf_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t, int layer,
 bool tensors_load(const SafeTensors* s, const Optimizer* o, const TensorBlock* blocks, int num_blocks, Error* err) {
     bool ok = true;
     for (int b = 0; ok && b < num_blocks; b++) {
-        const BlockSource source = {.file = s, .block = &blocks[b]};
+        const BlockSource source = {.file = s, .block = &blocks[b], .table = optimizer_table(o, blocks[b].data)};
         ok = params_load(o->model, o, blocks[b].data, block_read, &source, err);
     }
     return ok;

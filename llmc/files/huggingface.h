@@ -78,9 +78,8 @@ bool hf_check_tied(const SafeTensors* s, Error* err);
 // Reads the tensor of a row of the table of parameters and of a layer from an open Hugging Face model to b->ours.
 bool hf_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t, int layer, Error* err);
 
-// Reads a tensor from `source` to b->ours, in our layout.
-typedef bool TensorReader(const void* source, TensorBuffers* b, const TensorTable* table, int row, int layer,
-                          Error* err);
+// Reads the tensor of a row of the table of parameters and of a layer from `source` to b->ours, in our layout.
+typedef bool TensorReader(const void* source, TensorBuffers* b, int row, int layer, Error* err);
 
 // Reads every parameter: into `data`, memory of the optimizer `o`, or into the model itself if `o` is NULL.
 bool params_load(const GPT2* g, const Optimizer* o, float* data, TensorReader* read, const void* source, Error* err);

@@ -98,6 +98,8 @@ static const char* fetched_as(const char* path) {
 // Says why a path is no model. Returns false.
 static bool not_a_model(const char* path, Error* err) {
     const char* set = fetched_as(path);
+    char magic[4];
+    if (path_exists(path) && !read_begin(path, magic, sizeof magic, err) && err->is_unknown) { return false; }
     if (path_exists(path)) { return fail(err, "%s: not a model; " MODEL_PATHS, path); }
     if (!set) { return fail(err, "%s: no such file or folder; " MODEL_PATHS, path); }
     return fail(err, "%s: no such file or folder; `sh data/fetch.sh %s` downloads it to data/%s: give that path",
@@ -136,8 +138,7 @@ bool model_file_shape(const char* path, bool pad_vocab, GPT2Config* shape, Error
     return true;
 }
 
-static bool read_row(const void* source, TensorBuffers* b, const TensorTable* table, int row, int layer, Error* err) {
-    (void)table; // of the same shape
+static bool read_row(const void* source, TensorBuffers* b, int row, int layer, Error* err) {
     return model_file_read(source, b, row, layer, err);
 }
 

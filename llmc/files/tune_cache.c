@@ -34,7 +34,7 @@ const char* tune_line(const char* lines, const char* key, size_t n) {
 // Makes the cache's folder and locks it, so that two programs that add lines at the same time lose none.
 // Returns a descriptor, which unlocks the folder when it is closed; -1 if it cannot be opened. Goes on without a lock
 // where there are none, and after ten seconds: a program that was stopped may hold it.
-static int lock_folder(const char* folder, Error* err) {
+static int lock_cache(const char* folder, Error* err) {
     const struct timespec moment = {0, 10000000};
     if (!make_directories(folder, err)) { return -1; }
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -48,7 +48,7 @@ static int lock_folder(const char* folder, Error* err) {
 void tune_cache_add(const char* path, const char* lines) {
     Error err;
     char *folder = path_folder(path), *all = format("%s", lines);
-    const int lock = lock_folder(folder, &err);
+    const int lock = lock_cache(folder, &err);
     char* old = tune_cache_read(path);
     for (const char* line = old; *line;) {
         const size_t n = strcspn(line, "\n");

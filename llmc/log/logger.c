@@ -43,7 +43,7 @@ static bool close_log(FILE** log, const char* path, Error* err) {
 }
 
 // Opens a log at its end. If the run is resumed, ends a last line there that a kill has torn.
-static FILE* open_log(const char* path, bool is_resumed, Error* err) {
+static FILE* open_log_file(const char* path, bool is_resumed, Error* err) {
     FILE* f = fopen(path, "a+");
     if (!f) { fail_system(err, path, "write"); }
     if (f && is_resumed && fseek(f, -1, SEEK_END) == 0 && fgetc(f) != '\n') {
@@ -86,8 +86,8 @@ bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
     l->metrics_path = format("%s/metrics.jsonl", options->folder);
     l->text_path = format("%s/log.txt", options->folder);
     const bool is_resumed = options->resume_step >= 0;
-    l->metrics = check_places(l, err) ? open_log(l->metrics_path, is_resumed, err) : NULL;
-    l->text = l->metrics ? open_log(l->text_path, is_resumed, err) : NULL;
+    l->metrics = check_places(l, err) ? open_log_file(l->metrics_path, is_resumed, err) : NULL;
+    l->text = l->metrics ? open_log_file(l->text_path, is_resumed, err) : NULL;
     const bool are_open = l->text && open_events(l, options->resume_step, err);
     // an earlier run's logs are lost only when all files are open
     const bool ok = are_open && (is_resumed || (empty_log(l->metrics, l->metrics_path, err) &&
@@ -206,7 +206,7 @@ char* logger_step_line(const Logger* l, const StepRecord* r, int width) {
 }
 
 // Writes the step to metrics.jsonl and to the event file, without the numbers that do not exist.
-static void record_step(Logger* l, const StepRecord* r) {
+static void write_step_record(Logger* l, const StepRecord* r) {
     json_t* tok_s = isfinite(l->tok_s) ? json_integer(llround(l->tok_s)) : json_null();
     json_t* record = json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tokens", (json_int_t)r->tokens, "loss",
                                json_float(r->loss), "norm", json_float(r->norm), "lr", json_float(r->lr), "ms",
@@ -253,7 +253,7 @@ void logger_step(Logger* l, const StepRecord* r) {
     logger_draw_bar(l);
     free(shown);
     free(line);
-    record_step(l, r);
+    write_step_record(l, r);
 }
 
 void logger_val(Logger* l, int step, double loss) {

@@ -75,31 +75,29 @@ static void run_go_back(Run* run, double step, json_t* config) {
 }
 
 static void run_add_record(Run* run, json_t* record) {
-    const char* kind = record_text(record, "kind");
     double step = record_number(record, "step"), loss = record_number(record, "loss");
     if (!isfinite(step)) { return; }
-    bool event = strcmp(kind, "save") == 0 || strcmp(kind, "skip") == 0;
-    if (strcmp(kind, "train") == 0) {
+    bool event = has_kind(record, "save") || has_kind(record, "skip");
+    if (has_kind(record, "train")) {
         run_add_train(run, step, record);
         event = !isfinite(loss);
-    } else if (strcmp(kind, "val") == 0) {
+    } else if (has_kind(record, "val")) {
         if (isfinite(loss)) { series_add(&run->series[RUN_VAL], step, loss); }
-    } else if (strcmp(kind, "config") == 0) {
+    } else if (has_kind(record, "config")) {
         run->floor = record_number(record, "floor");
         run_go_back(run, step, record);
         event = run->config != NULL || step > 0.0;
         replace_json(&run->config, record);
         replace_json(&run->end, NULL);
         json_array_append(run->starts, record);
-    } else if (strcmp(kind, "sample") == 0) {
+    } else if (has_kind(record, "sample")) {
         const size_t count = json_array_size(run->samples);
         const bool is_again = count && record_number(json_array_get(run->samples, count - 1), "step") == step;
         if (is_again) { json_array_remove(run->samples, count - 1); }
         json_array_append(run->samples, record);
-    } else if (strcmp(kind, "eval") == 0) {
+    } else if (has_kind(record, "eval")) {
         json_array_append(run->scores, record);
-    }
-    if (strcmp(kind, "end") == 0) {
+    } else if (has_kind(record, "end")) {
         replace_json(&run->end, record);
         event = true;
     }

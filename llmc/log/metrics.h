@@ -1,6 +1,6 @@
 // Reads the metrics.jsonl of a run (see logger.h): curves by step, configuration, samples, events.
 // The run need not have ended: records may be missing, values null, lines torn. A resumed run does steps again: its
-// `config` record supersedes the records of later steps before it, and of a step the last record counts.
+// `config` record at a step cancels the earlier records of later steps. Of several records of one step the last counts.
 #pragma once
 #include "../base/base.h"
 #include <jansson.h>

@@ -296,8 +296,8 @@ typedef struct Backend {
     // in for it.
     void (*choose_variant)(Choice choice, int i, int B, int T, int C, int NH);
 
-    // From now on attention_backward() queues only the kernel that this choice is about, if it is one of flash
-    // attention's, so that it can be timed alone; all of them with NUM_CHOICES.
+    // For timing. If the choice is about one kernel of flash attention's backward, attention_backward() queues only
+    // that kernel from now on. NUM_CHOICES: all of them again.
     void (*run_alone)(Choice choice);
 
     // Returns a word for all that the choice of variants for micro-batches of (B,T) depends on, beside the GPU.

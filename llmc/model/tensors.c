@@ -1,7 +1,7 @@
 #include "tensors.h"
 
 static bool is_any(const Tensor* t) { return (void)t, true; }
-static bool is_vector(const Tensor* t) { return !tensor_decays(t); }
+static bool is_vector(const Tensor* t) { return !tensor_is_matrix(t); }
 
 // Sets the offsets of those rows of [i, j) that `is_placed` chooses, from table->size + `at` on. Returns their end,
 // relative to table->size, rounded up so that they can be cut into shards.
@@ -29,7 +29,7 @@ TensorTable tensors_layout_in_shards(const Tensor* rows, int count, int num_laye
         if (repeat == EACH) {
             if (table.layer_size) { fatal("the per-layer rows of a table of tensors do not stand together"); }
             run = place_rows(&table, i, j, is_vector, run, shards);
-            run = place_rows(&table, i, j, tensor_decays, run, shards);
+            run = place_rows(&table, i, j, tensor_is_matrix, run, shards);
             table.layers_begin = table.size;
             table.layer_size = run;
         } else {
@@ -85,13 +85,13 @@ size_t tensors_largest(const TensorTable* table) {
     return most;
 }
 
-TensorCount tensors_count(const TensorTable* table, bool decayed) {
-    TensorCount n = {0, 0};
+TensorCounts tensors_count(const TensorTable* table) {
+    TensorCounts counts = {{0, 0}, {0, 0}};
     for (int i = 0; i < table->count; i++) {
         const Tensor* t = &table->row[i];
-        if (tensor_decays(t) != decayed) { continue; }
-        n.tensors += (size_t)t->layers;
-        n.elements += (size_t)t->layers * t->used_rows * t->cols;
+        TensorCount* n = tensor_decays(t) ? &counts.decayed : &counts.others;
+        n->tensors += (size_t)t->layers;
+        n->elements += (size_t)t->layers * t->used_rows * t->cols;
     }
-    return n;
+    return counts;
 }

@@ -1,9 +1,9 @@
 // A table of tensors laid out in one block of memory.
 //
 // A row of the table exists ONCE, or once for EACH layer. The EACH rows are stored layer by layer, so that all tensors
-// of a layer are one range of memory: a view of a layer, a bucket of gradients to reduce and a shard are all ranges. In
-// it the vectors come first, then the matrices, each kind in the order of the rows: an optimizer that treats matrices
-// apart (optimizer.h) has the others in one range too.
+// of a layer are one range of memory: a view of a layer, a bucket of gradients to reduce and a shard are all ranges.
+// Within a layer the vectors come first, then the matrices, each kind in the order of the rows. So an optimizer that
+// treats matrices apart (segments.h) has the rest of a layer in one range.
 //
 // Offsets count units of the table. In the table of parameters a unit is an element, because the same layout serves the
 // parameters in their storage type and the gradients, masters and moments in fp32. In the table of activations, whose
@@ -58,7 +58,8 @@ typedef struct {
 static inline size_t tensor_elements(const Tensor* t) { return t->rows * t->cols; }
 static inline size_t tensor_size(const Tensor* t) { return round_up(tensor_elements(t) * t->unit, TENSOR_ALIGN); }
 static inline size_t tensor_at(const Tensor* t, int layer) { return t->offset + (size_t)layer * t->stride; }
-static inline bool tensor_decays(const Tensor* t) { return t->rows > 1; }
+static inline bool tensor_is_matrix(const Tensor* t) { return t->rows > 1; }
+static inline bool tensor_decays(const Tensor* t) { return tensor_is_matrix(t); }
 static inline ParamGroup tensor_group(const Tensor* t) {
     return t->rows == 1 ? GROUP_VECTOR : t->repeat == EACH ? GROUP_MATRIX : GROUP_EMBEDDING;
 }
@@ -91,7 +92,10 @@ typedef struct {
     size_t tensors, elements;
 } TensorCount;
 
-// Counts the tensors that weight decay applies to, or the others.
-TensorCount tensors_count(const TensorTable* table, bool decayed);
+// Counts the tensors that weight decay applies to, and the others.
+typedef struct {
+    TensorCount decayed, others;
+} TensorCounts;
+TensorCounts tensors_count(const TensorTable* table);
 
 END_C

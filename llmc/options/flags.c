@@ -65,7 +65,7 @@ static const char* letter_value(const LetterValues* v, const char* letters) {
 }
 
 // Returns true for a value of -e that is a file, not a description.
-static bool is_model_file(const char* value) {
+static bool is_bin_name(const char* value) {
     const size_t n = strlen(value);
     return n > 4 && !strcmp(value + n - 4, ".bin");
 }
@@ -73,7 +73,7 @@ static bool is_model_file(const char* value) {
 // Returns a flag's value in the form of our option; NULL if the option is left at its default.
 static const char* letter_translate(const LetterValues* v, const LetterFlag* flag, const char* value) {
     if (value && !strcmp(flag->letters, "e")) {
-        if (is_model_file(value)) { return value; } // for --init
+        if (is_bin_name(value)) { return value; } // for --init
         if (!strncmp(value, "gpt2:", 5)) { value += 5; }
         return *value >= '0' && *value <= '9' ? format("d%s", value) : value; // gpt2:12 in run_gpt2_124M_mpi.sh
     }
@@ -115,7 +115,7 @@ static const char* model_option(const char** value) {
         usage_error("-e is missing: llm.c would load %s, which is not here; give -e d12 for random weights", fallback);
     }
     if (!*value) { *value = fallback; }
-    return is_model_file(*value) ? "init" : "model";
+    return is_bin_name(*value) ? "init" : "model";
 }
 
 // Returns our options for the letters, in fresh memory.

@@ -229,7 +229,7 @@ static void choose_variants(const Tuning* t, const char* saved, bool has_tokens)
 }
 
 // Returns all that the times of the variants depend on. Asks for cuDNN's version, which opens cuDNN.
-static char* variants_key(const Tuning* t, const Plan* p) {
+static char* cache_key(const Tuning* t, const Plan* p) {
     const GPT2* g = t->g;
     const char* key = g->backend->variants_key(g->B, g->T, g->config.channels, g->config.num_heads);
     return format("%s,%d%d%d", key, p->exact, p->has_zero, t->mode);
@@ -256,7 +256,7 @@ void autotune(Optimizer* o, const Plan* p, Comm* comm, const char* variants, con
     char* path = has_cache ? tune_cache_path(b->matmuls_identity()) : NULL;
     char* cached = path && p->tune != tune_anew ? tune_cache_read(path) : NULL;
     tune_matmuls(&t, o, p, matmuls, cached);
-    char* key = variants_key(&t, p);
+    char* key = cache_key(&t, p);
     const char* line = cached ? tune_line(cached, key, strlen(key)) : NULL;
     char* earlier = share_text(comm, line ? format("%.*s", (int)strcspn(line, "\n"), line) : NULL);
     choose_variants(&t, variants ? variants : earlier, p->tune != tune_0);

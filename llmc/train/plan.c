@@ -308,8 +308,9 @@ bool plan_check_memory(const Plan* p, Comm* comm, Error* err) {
     const size_t available = memory_of_rank(b, comm), host_available = host_memory_available();
     const size_t host_need = (size_t)comm->local_size * memory.host; // each rank of this machine needs as much
     if (!b->is_host && host_need > host_available) {
+        const char* advice = memory.state ? "; --offload none leaves masters and moments on the GPU" : "";
         return fail(err, "not enough host memory: %.1f MiB are needed, %.1f MiB are available%s", in_mib(host_need),
-                    in_mib(host_available), memory.state ? "; --offload none leaves masters and moments on the GPU" : "");
+                    in_mib(host_available), advice);
     }
     if (memory.device <= available) {
         comm_barrier(comm);

@@ -177,8 +177,8 @@ enum { MAX_AUTO_BATCH = 1024 };
 // Returns the largest B up to `most` with which the plan fits into `available` bytes; 0: none.
 int largest_batch(const Plan* p, long long most, size_t available);
 
-// Returns true if the plan fits: into this rank's memory and, on a GPU, what all ranks of its machine need of the host's
-// into that. No rank returns true before all have looked, since none may allocate until then. Else the program is to
-// end: returns false with the options that help in `err`; if the device's memory is short, prints the memory report to
-// standard error first.
+// Returns true if the plan fits: into this rank's memory and, on a GPU, what all ranks of its machine need of the
+// host's into that. No rank returns true before all have looked, since none may allocate until then. Else the program
+// is to end: returns false with the options that help in `err`; if the device's memory is short, prints the memory
+// report to standard error first.
 bool plan_check_memory(const Plan* p, Comm* comm, Error* err);

@@ -11,7 +11,7 @@
 // run delete them.
 static void check_no_newer_checkpoints(const Config* c, const char* path, long long step) {
     size_t count = 0;
-    long long* steps = *c->out ? checkpoint_list(c->out, &count) : NULL;
+    long long* steps = checkpoint_list(c->out, &count);
     if (count && !path_is_entry_of(path, c->out)) {
         fatal("--resume %s: --out %s holds checkpoints of another run: give the --out of this one, or a new one", path,
               c->out);
@@ -96,7 +96,7 @@ static char* find_checkpoint(const Config* c, const SkipWindows* skip, json_t** 
     char* path = NULL;
     if (!*c->resume) {
         size_t count = 0;
-        free(*c->out ? checkpoint_list(c->out, &count) : NULL);
+        free(checkpoint_list(c->out, &count));
         if (count) {
             fatal("--out %s holds checkpoints of another run: continue with --resume auto, or give another --out",
                   c->out);
@@ -120,8 +120,7 @@ static char* find_checkpoint(const Config* c, const SkipWindows* skip, json_t** 
 // Returns the state of a checkpoint that rank 0 has verified. It is verified once on each machine.
 static json_t* read_state_of_rank0(const Comm* comm, const char* path) {
     Error err;
-    const bool verifies = comm->rank > 0 && comm->local_rank == 0;
-    json_t* state = verifies ? checkpoint_verify(path, &err) : checkpoint_read_state(path, &err);
+    json_t* state = comm->local_rank == 0 ? checkpoint_verify(path, &err) : checkpoint_read_state(path, &err);
     if (!state) { fatal("%s: rank 0 sees this checkpoint; all ranks must see the same files", err.text); }
     return state;
 }

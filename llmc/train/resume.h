@@ -14,7 +14,7 @@ char* resume_open(Config* c, const SkipWindows* skip, Comm* comm, json_t** state
 // checkpoint's to `before`. Fails if one of them cannot change in a resumed run.
 bool resume_check_changes(Plan* before, const json_t* options, enum dtype dtype, const json_t* state, Error* err);
 
-// Returns the command that continues the run; the caller frees it. is_recorded: the run's options are in its
-// checkpoint, or in options.json, as they are unless a start changed them and saved nothing. needs_launcher: it is to
-// be started by a launcher, under which --gpus has no effect.
+// Returns the command that continues the run; the caller frees it. is_recorded: a checkpoint or options.json has the
+// options of this start, which is not so if a resumed run changed some and has saved nothing since. needs_launcher: it
+// is to be started by a launcher, under which --gpus has no effect.
 char* resume_command(const Config* c, bool is_recorded, bool needs_launcher);

@@ -165,7 +165,7 @@ static void train_step(TrainRun* run) {
         logger_notice(&run->log, "step %d: sequences of %d tokens", r.step, run->position.seq_len);
     }
     if (is_replayed_step(run)) { check_same_weights(&run->model, run->ranks.comm); }
-    if (!train_gradients(run, tokens / run->plan->T, is_timed ? &compute_seconds : NULL)) { return; } // run->ranks.stops
+    if (!train_gradients(run, tokens / run->plan->T, is_timed ? &compute_seconds : NULL)) { return; } // ranks.stops
     if (!may_skip) { optimizer_update(&run->optimizer, &hyper); }
     b->device_sync();
     r.loss = sums[SUM_LOSS] / (double)tokens;

@@ -6,7 +6,6 @@
 //
 // Counts from the program's first fcntl(0, F_GETFD) on, main()'s first call: those before are the loader's. Ends with
 // the program's exit code; 128 + N if signal N ended it; 125 if the call never came; 126 for errors of its own.
-#include "llmc/base/files.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -71,7 +71,7 @@ TEST(views_point_into_memory) {
 
 TEST(counts_leave_padding_out_and_vectors_do_not_decay) {
     const TensorTable t = open_table(1);
-    const TensorCount decayed = tensors_count(&t, true), others = tensors_count(&t, false);
+    const TensorCount decayed = tensors_count(&t).decayed, others = tensors_count(&t).others;
     EXPECT(decayed.tensors == 1 + LAYERS + 1 && decayed.elements == 9 * 7 + LAYERS * 123 + 130);
     EXPECT(others.tensors == 1 + 2 * LAYERS && others.elements == 5 + LAYERS * (64 + 1));
     EXPECT(tensors_largest(&t) == 2 * 65); // the last row

@@ -11,7 +11,8 @@ static size_t parameters_of(const char* model) {
     GPT2Config m;
     if (!model_parse(model, true, &m, &err)) { fatal("%s", err.text); }
     const TensorTable table = gpt2_params_table(&m, 1);
-    EXPECT(tensors_count(&table, true).elements + tensors_count(&table, false).elements == model_parameters(&m));
+    const TensorCounts n = tensors_count(&table);
+    EXPECT(n.decayed.elements + n.others.elements == model_parameters(&m));
     return model_parameters(&m);
 }
 
@@ -26,8 +27,9 @@ TEST(named_models_have_the_published_numbers_of_parameters) {
     EXPECT(parameters_of("L=6,H=6,C=384,T=256,V=257") == (257 + 256) * 384 + 6 * (12 * 384 * 384 + 13 * 384) + 2 * 384);
     EXPECT(model_parse("d12", true, &m, &err) && m.padded_vocab_size == 50304);
     const TensorTable table = gpt2_params_table(&m, 1);
-    EXPECT(tensors_count(&table, true).tensors == 50 && tensors_count(&table, true).elements == 124318464);
-    EXPECT(tensors_count(&table, false).tensors == 98 && tensors_count(&table, false).elements == 121344);
+    const TensorCounts n = tensors_count(&table);
+    EXPECT(n.decayed.tensors == 50 && n.decayed.elements == 124318464);
+    EXPECT(n.others.tensors == 98 && n.others.elements == 121344);
     EXPECT(table.size == 124475904);
 }
 
