@@ -363,9 +363,9 @@ static void page_write(const Page* p, const char* name) {
     const double mean = sum / (f->T - 1);
     fputs(HEAD, p->out);
     fputs("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n", p->out);
-    page_fact(p->out, "<title>Inside ", format("%s", name), "</title>\n");
+    page_text(p->out, "<title>Inside ", name, "</title>\n");
     fprintf(p->out, "<style>\n%s</style>\n</head>\n<body>\n<main>\n", INSPECT_STYLE);
-    page_fact(p->out, "<header><h1>Inside ", format("%s", name), "</h1>\n");
+    page_text(p->out, "<header><h1>Inside ", name, "</h1>\n");
     fprintf(p->out, "<p>%d layer%s of %d head%s \xc2\xb7 %d tokens \xc2\xb7 mean loss %.3f \xc2\xb7 perplexity %s"
             "</p></header>\n", f->L, plural((uint64_t)f->L), f->NH, plural((uint64_t)f->NH), f->T, mean,
             value_text(perplexity, exp(mean)));

@@ -1,10 +1,14 @@
 #include "html.h"
 #include "../base/json.h"
 
-void page_fact(FILE* page, const char* before, char* text, const char* after) {
+void page_text(FILE* page, const char* before, const char* text, const char* after) {
     fputs(before, page);
     page_escape(page, text);
     fputs(after, page);
+}
+
+void page_fact(FILE* page, const char* before, char* text, const char* after) {
+    page_text(page, before, text, after);
     free(text);
 }
 

@@ -87,18 +87,18 @@ static void page_facts(FILE* page, const Report* r) {
             page_fact(page, "<b>", REPORT_FACTS[k].text(&r->runs[0]), "</b></div>\n");
         }
         json_object_foreach(names, name, eval) {
-            page_fact(page, "<div><span>", format("%s", name), "</span>");
+            page_text(page, "<div><span>", name, "</span>");
             page_fact(page, "<b>", eval_text(eval), "</b></div>\n");
         }
         fprintf(page, "</div>\n");
     } else {
         fprintf(page, "<section><h2>Runs</h2>\n<table class=\"runs\"><thead><tr><th>Run</th>");
         for (int k = 0; k < FACT_COUNT; k++) { fprintf(page, "<th>%s</th>", REPORT_FACTS[k].title); }
-        json_object_foreach(names, name, eval) { page_fact(page, "<th>", format("%s", name), "</th>"); }
+        json_object_foreach(names, name, eval) { page_text(page, "<th>", name, "</th>"); }
         fprintf(page, "</tr></thead>\n<tbody>\n");
         for (int i = 0; i < r->count; i++) {
             fprintf(page, "<tr><th><i class=\"c%d\"></i>", i % COLORS);
-            page_fact(page, "", format("%s", r->runs[i].name), "</th>");
+            page_text(page, "", r->runs[i].name, "</th>");
             for (int k = 0; k < FACT_COUNT; k++) {
                 page_fact(page, "<td>", REPORT_FACTS[k].text(&r->runs[i]), "</td>");
             }
@@ -125,9 +125,9 @@ static void page_header(FILE* page, const Report* r) {
     if (strlen(date) == 16 && date[10] == 'T') { date[10] = ' '; }
     const char* parts[] = {record_text(config, "program"), model, size, record_text(config, "device"),
                            record_text(json_object_get(config, "options"), "dtype"), date};
-    page_fact(page, "<header><h1>", format("%s", r->runs[0].name), "</h1>\n<p>");
+    page_text(page, "<header><h1>", r->runs[0].name, "</h1>\n<p>");
     for (int i = 0, shown = 0; config && i < 6; i++) {
-        if (*parts[i]) { page_fact(page, shown++ ? " \xc2\xb7 " : "", format("%s", parts[i]), ""); }
+        if (*parts[i]) { page_text(page, shown++ ? " \xc2\xb7 " : "", parts[i], ""); }
     }
     fprintf(page, "</p></header>\n");
     free(date);
@@ -180,7 +180,7 @@ static void page_event(FILE* page, json_t* event) {
         else { snprintf(more, sizeof more, " with a loss scale of %.9g", scale); }
     }
     fprintf(page, "<tr><td>%.0f</td>", record_number(event, "step"));
-    page_fact(page, "<td>", format("%s", what), "</td><td>");
+    page_text(page, "<td>", what, "</td><td>");
     page_fact(page, "", format("%s%s", detail, more), "</td></tr>\n");
 }
 

@@ -61,8 +61,8 @@ static void page_list(FILE* page, const Settings* s, SettingRank rank, const cha
     json_object_foreach(s->names, name, value) {
         if (setting_rank(s, name, value) != rank) { continue; }
         if (!shown++) { fprintf(page, "<h3>%s</h3>\n<dl>\n", heading); }
-        page_fact(page, "<div><dt>", format("%s", name), "</dt>");
-        page_fact(page, "<dd>", format("%s", json_string_value(value)), "</dd></div>\n");
+        page_text(page, "<div><dt>", name, "</dt>");
+        page_text(page, "<dd>", json_string_value(value), "</dd></div>\n");
     }
     if (shown) { fprintf(page, "</dl>\n"); }
 }
@@ -72,18 +72,15 @@ static void page_rows(FILE* page, const Settings* s, SettingRank rank) {
     json_t* value;
     json_object_foreach(s->names, name, value) {
         if (setting_rank(s, name, value) != rank) { continue; }
-        page_fact(page, rank == DIFFERS_BETWEEN_RUNS ? "<tr class=\"differs\"><th>" : "<tr><th>", format("%s", name),
-                  "</th>");
-        for (int i = 0; i < s->runs; i++) {
-            page_fact(page, "<td>", format("%s", record_text(s->run[i], name)), "</td>");
-        }
+        page_text(page, rank == DIFFERS_BETWEEN_RUNS ? "<tr class=\"differs\"><th>" : "<tr><th>", name, "</th>");
+        for (int i = 0; i < s->runs; i++) { page_text(page, "<td>", record_text(s->run[i], name), "</td>"); }
         fprintf(page, "</tr>\n");
     }
 }
 
 static void page_table(FILE* page, const Settings* s, const Run* runs) {
     fprintf(page, "<table class=\"options\"><thead><tr><th></th>");
-    for (int i = 0; i < s->runs; i++) { page_fact(page, "<th>", format("%s", runs[i].name), "</th>"); }
+    for (int i = 0; i < s->runs; i++) { page_text(page, "<th>", runs[i].name, "</th>"); }
     fprintf(page, "</tr></thead>\n<tbody>\n");
     for (int rank = 0; rank < SETTING_RANKS; rank++) { page_rows(page, s, (SettingRank)rank); }
     fprintf(page, "</tbody></table>\n");

@@ -117,19 +117,21 @@ void config_defaults(Config* c) {
     options_set_defaults(&CONFIG_TABLE, c);
 }
 
+static json_t* option_to_json(const Option* o, const void* field) {
+    switch (o->type) {
+    case TYPE_INT: return json_integer(*(const long long*)field);
+    case TYPE_REAL: return option_is_word(o, field) ? json_string(o->word) : json_real(*(const double*)field);
+    case TYPE_FLAG: return json_boolean(*(const int*)field);
+    case TYPE_CHOICE: return json_string(o->choices[*(const int*)field]);
+    default: return json_string(*(const Text*)field);
+    }
+}
+
 json_t* config_to_json(const Config* c) {
     json_t* object = json_object();
     for (int i = 0; i < NUM_ROWS; i++) {
         const Option* o = &CONFIG_OPTIONS[i];
-        if (!o->name) { continue; }
-        const void* field = (const char*)c + o->offset;
-        json_t* value = o->type == TYPE_INT    ? json_integer(*(const long long*)field)
-                        : o->type == TYPE_FLAG ? json_boolean(*(const int*)field)
-                        : o->type == TYPE_CHOICE ? json_string(o->choices[*(const int*)field])
-                        : option_is_word(o, field) ? json_string(o->word)
-                        : o->type == TYPE_REAL ? json_real(*(const double*)field)
-                                               : json_string(*(const Text*)field);
-        json_object_set_new(object, o->name, value ? value : json_string(""));
+        if (o->name) { json_object_set_new(object, o->name, option_to_json(o, (const char*)c + o->offset)); }
     }
     return object;
 }
