@@ -103,33 +103,75 @@ static bool is_answered(const char* program, const Command* command, int argc, c
     return false;
 }
 
-// Runs the program; returns its exit code.
-static int run_program(int argc, char** argv) {
-    Config config;
-    char** arguments = argv;
-    const char* program = argv[0];
-    choose_wait_policy(argv);
-    cap_threads();
-    argc--, argv++;
-    const Command* command = NULL;
-    if (argc > 0 && argv[0][0] != '-') {
-        command = command_find(argv[0]);
-        argc--, argv++;
-    } else if (argc == 2 && !strcmp(argv[0], "--help") && argv[1][0] != '-') {
-        command = command_find(argv[1]);
+// Takes the name of the command from the arguments; NULL if none is named. `--help COMMAND` names one too.
+static const Command* take_command(int* argc, char*** argv) {
+    char** first = *argv;
+    if (*argc > 0 && first[0][0] != '-') {
+        --*argc, ++*argv;
+        return command_find(first[0]);
     }
-    if (is_answered(program, command, argc, argv)) { return EXIT_DONE; }
-    if (!command) { command = &COMMANDS[0]; }
+    const bool is_asked_about = *argc == 2 && !strcmp(first[0], "--help") && first[1][0] != '-';
+    return is_asked_about ? command_find(first[1]) : NULL;
+}
+
+// Returns the options of the command line.
+static Config parse_options(const Command* command, int argc, char** argv) {
+    Config config;
     char** given = argv;
     if (command->bit == TRAIN) { argv = flags_rewrite(&argc, argv, program_has_gpu() ? FLAGS_GPU : FLAGS_CPU); }
     config_defaults(&config);
     config.has_letters = argv != given;
     config_parse(&config, command->bit, command->name, argc, argv);
-    if (command->bit == TOKENIZE) { return tokenize_command(&config); }
-    if (command->bit == EXPORT) { return export_command(&config); }
-    if (command->bit == REPORT) { return report_command(&config); }
-    if (command->bit == FORECAST) { return forecast_command(&config); }
-    if (command->bit == INFO && config.num_args) { return run_info_command(&config); }
+    return config;
+}
+
+// Runs a command that needs no device, and returns its exit code; -1 if the command needs one.
+static int run_without_device(int command, const Config* c) {
+    switch (command) {
+    case TOKENIZE: return tokenize_command(c);
+    case EXPORT: return export_command(c);
+    case REPORT: return report_command(c);
+    case FORECAST: return forecast_command(c);
+    case INFO: return c->num_args ? run_info_command(c) : -1;
+    default: return -1;
+    }
+}
+
+// Runs a command on a device, as one of the processes of `launch`; returns the exit code.
+static int run_on_device(int command, Config* c, Launch* launch) {
+    if (command == TRAIN) {
+        requests_open(); // SIGUSR1 may come while the processes connect
+        unblock_standard_streams();
+    }
+    if (command == INSPECT) { c->dtype = dtype_fp32; }
+    enum dtype dtype = c->dtype;
+    // bench finds its backends itself, also those of GPUs that are not present; this one only connects processes. A
+    // single process must not even ask for a GPU here: `bench ladder` forks, and a forked process cannot use a GPU that
+    // its parent has used.
+    const bool has_peers = launch->size > 1;
+    const Backend* backend = command != BENCH ? choose_backend(c, &dtype)
+                             : has_peers      ? find_backend(dtype_auto, cpu_auto)
+                                              : NULL;
+    Comm comm = open_comm(launch, c, backend);
+    const int status = run_command(command, c, backend, dtype, &comm);
+    comm_close(&comm);
+    if (mpi) { mpi->finalize(); }
+    return status;
+}
+
+// Runs the program; returns its exit code.
+static int run_program(int argc, char** argv) {
+    char** arguments = argv;
+    const char* program = argv[0];
+    choose_wait_policy(argv);
+    cap_threads();
+    argc--, argv++;
+    const Command* command = take_command(&argc, &argv);
+    if (is_answered(program, command, argc, argv)) { return EXIT_DONE; }
+    if (!command) { command = &COMMANDS[0]; }
+    Config config = parse_options(command, argc, argv);
+    const int status = run_without_device(command->bit, &config);
+    if (status >= 0) { return status; }
     Launch launch = detect_launch(command->bit);
     if (config.gpus > 1 && launch.size > 1 && config.gpus != launch.size) {
         notice("--gpus %lld is ignored: %s started %d processes", config.gpus, launch.launcher, launch.size);
@@ -137,24 +179,7 @@ static int run_program(int argc, char** argv) {
     if (config.gpus > 1 && launch.size == 1 && (command->bit & IN_SEVERAL)) {
         return launch_local((int)config.gpus, arguments, GRACE_SECONDS);
     }
-    if (command->bit == TRAIN) {
-        requests_open(); // SIGUSR1 may come while the processes connect
-        unblock_standard_streams();
-    }
-    if (command->bit == INSPECT) { config.dtype = dtype_fp32; }
-    enum dtype dtype = config.dtype;
-    // bench finds its backends itself, also those of GPUs that are not present; this one only connects processes. A
-    // single process must not even ask for a GPU here: `bench ladder` forks, and a forked process cannot use a GPU that
-    // its parent has used.
-    const bool has_peers = launch.size > 1;
-    const Backend* backend = command->bit != BENCH ? choose_backend(&config, &dtype)
-                             : has_peers           ? find_backend(dtype_auto, cpu_auto)
-                                                   : NULL;
-    Comm comm = open_comm(&launch, &config, backend);
-    const int status = run_command(command->bit, &config, backend, dtype, &comm);
-    comm_close(&comm);
-    if (mpi) { mpi->finalize(); }
-    return status;
+    return run_on_device(command->bit, &config, &launch);
 }
 
 int main(int argc, char** argv) {

@@ -74,35 +74,42 @@ static json_t* config_record(const TrainRun* run) {
     return record;
 }
 
-static void print_heading(TrainRun* run) {
+// Prints the line about the device.
+static void print_device(const TrainRun* run) {
     const Plan* p = run->plan;
     const Backend* b = p->backend;
-    const GPT2Config* m = &p->shape;
     const Comm* comm = run->ranks.comm;
+    const PlanMemory memory = plan_memory(p);
+    const int threads = b->device_threads();
+    char* text = NULL;
+    if (comm->size > 1) { append_format(&text, "%d processes by %s, each: ", comm->size, comm->engine->name); }
+    append_format(&text, "%s", b->device_name());
+    if (threads) { append_format(&text, ", %d thread%s", threads, plural((uint64_t)threads)); }
+    append_format(&text, ", %s%s, %s kernels", dtype_names[p->dtype], residual_note(b), b->device_kernels());
+    if (run->peak_flops > 0) { append_format(&text, ", a peak of %.4g TFLOP/s", run->peak_flops / 1e12); }
+    append_format(&text, "; ");
+    if (p->place == STATE_IN_HOST) {
+        append_format(&text, "%.1f MiB of state in host memory, ", in_mib(memory.state));
+    }
+    notice("%s%.1f MiB of memory", text, in_mib(memory.device));
+    free(text);
+}
+
+static void print_heading(TrainRun* run) {
+    const Plan* p = run->plan;
+    const GPT2Config* m = &p->shape;
     const Dataset* data = &run->position.data;
     const long long steps = run->position.num_steps;
     const LossScale* scale = &run->numerics.loss_scale;
-    const PlanMemory memory = plan_memory(p);
-    char threads[32] = "", processes[48] = "", peak[48] = "", state[64] = "";
     notice("%s: %zu parameters, L=%d H=%d C=%d T=%d V=%d (%d in memory)", p->model, model_parameters(m), m->num_layers,
            m->num_heads, m->channels, p->T, m->vocab_size, m->padded_vocab_size);
-    const int count = b->device_threads();
-    if (count) { snprintf(threads, sizeof threads, ", %d thread%s", count, plural((uint64_t)count)); }
-    if (comm->size > 1) {
-        snprintf(processes, sizeof processes, "%d processes by %s, each: ", comm->size, comm->engine->name);
-    }
-    if (run->peak_flops > 0) { snprintf(peak, sizeof peak, ", a peak of %.4g TFLOP/s", run->peak_flops / 1e12); }
-    if (p->place == STATE_IN_HOST) {
-        snprintf(state, sizeof state, "%.1f MiB of state in host memory, ", in_mib(memory.state));
-    }
-    notice("%s%s%s, %s%s, %s kernels%s; %s%.1f MiB of memory", processes, b->device_name(), threads,
-           dtype_names[p->dtype], residual_note(b), b->device_kernels(), peak, state, in_mib(memory.device));
-    const long long micro_batches = p->total_batch_size / ((long long)p->B * p->T * comm->size);
+    print_device(run);
+    const long long micro_batches = p->total_batch_size / ((long long)p->B * p->T * run->ranks.comm->size);
     const double epochs = (double)run->position.total_tokens / (double)data->num_tokens;
-    notice("%llu training tokens in %d file%s; %lld step%s of %lld tokens (%.4g epochs), %lld micro-batch%s of %d x %d",
-           (unsigned long long)data->num_tokens, data->num_files, plural((uint64_t)data->num_files), steps,
-           plural((uint64_t)steps), p->total_batch_size, epochs, micro_batches, micro_batches == 1 ? "" : "es", p->B,
-           p->T);
+    notice("%llu training tokens in %d file%s; %lld step%s of %lld tokens (%.*g epochs), "
+           "%lld micro-batch%s of %d x %d", (unsigned long long)data->num_tokens, data->num_files,
+           plural((uint64_t)data->num_files), steps, plural((uint64_t)steps), p->total_batch_size,
+           epochs < 1000 ? 3 : 6, epochs, micro_batches, micro_batches == 1 ? "" : "es", p->B, p->T);
     if (steps && (double)p->schedule.warmup_steps > position_steps(&run->position, run->step).steps) {
         notice("warning: --warmup_steps %lld: the rate never reaches --lr in %lld step%s", p->schedule.warmup_steps,
                steps, plural((uint64_t)steps));
