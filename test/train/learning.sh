@@ -97,6 +97,9 @@ updates_of_outliers_are_left_out() {
         updates=$(values_of updates "$dir/$what/step_00000160/state.json")
         [ "$updates" = $((160 - $(grep -c '"kind":"skip"' "$metrics"))) ] || note "--skip_z $what: $updates updates"
     done
+    expect 4 "good checkpoint is $dir/one/step_00000100." "$train" $small $data --overfit --skip_z 0.0001 --lr 0.3 \
+        --warmup_steps 160 --max_steps 160 --val_every 0 --save_every 100 --on_spike stop --out "$dir/one"
+    ! grep -q skip_windows "$dir/err" || note "a run on one batch is to leave it out: $(cat "$dir/err")"
 }
 
 a_loss_that_is_not_finite_stops_the_run_and_spares_the_checkpoints() {
@@ -104,6 +107,9 @@ a_loss_that_is_not_finite_stops_the_run_and_spares_the_checkpoints() {
         --grad_clip 0 --weight_decay 100 --schedule constant --out "$dir/run"
     tail -n 1 "$dir/run/metrics.jsonl" | grep -q '"reason":"non-finite","words":"step ' || note "not in metrics.jsonl"
     tail -n 1 "$dir/run/log.txt" | grep -q '^ended after step .*: non-finite: step' || note "$(tail "$dir/run/log.txt")"
+    back='--resume auto --skip_windows [0-9]*-[0-9]* goes on from it'
+    grep -q "The first was the \(weight\|gradient of\) .* $back" "$dir/err" ||
+        note "not said what it was, or how to go on: $(cat "$dir/err")"
     # the last one saved gave the loss that is not finite: the good one is another
     grep 'last good checkpoint' "$dir/err" | grep -q "$(ls "$dir/run" | grep '^step_' | tail -n 1)" &&
         note "the bad one is called good"

@@ -396,7 +396,7 @@ a_spike_ends_a_run_that_goes_on_without_its_data() {
     expect 4 "/step_00000120. To go on from it without the data since then: $without" "$train" $spiky $poison \
         --on_spike stop --out "$dir/run"
     [ "$(reason_of "$dir/run" | cut -d ' ' -f 1)" = spike ] || note "reason: $(reason_of "$dir/run")"
-    tail -n 1 "$dir/run/log.txt" | grep -q "^ended after step 139: spike: step 140: loss [5-9].*: $without\$" ||
+    tail -n 1 "$dir/run/log.txt" | grep -q "^ended after step 139: spike: step 140: loss [5-9].*windows 1112 to 1119\..*: $without\$" ||
         note "$(tail -n 1 "$dir/run/log.txt")"
     [ "$(steps_in "$dir/run")" = "20 40 60 80 100 120 " ] || note "checkpoints: $(steps_in "$dir/run")"
     cp -r "$dir/run" "$dir/two"
@@ -459,6 +459,8 @@ a_run_goes_back_behind_the_windows_that_it_leaves_out() {
     must "$train" $spiky $poison --skip_windows 960-962,963-1119 --max_steps 122 --out "$dir/new"
     must "$train" $spiky $clean --max_steps 122 --out "$dir/short"
     same_checkpoint "$dir/short/step_00000122" "$dir/new/step_00000122"
+    expect 4 ' --skip_windows 0-7,20-27,976-1119' "$train" $spiky $poison --skip_windows 0-7,20-27 --on_spike stop \
+        --out "$dir/two" # what was left out stays so
     must "$train" $spiky $poison --skip_windows 956-1115 --max_steps 122 --out "$dir/across"
     tr -d ' \n' <"$dir/across/step_00000122/state.json" | grep -q '"window":1136[,}]' || note "it stands elsewhere"
 }
@@ -470,9 +472,16 @@ a_run_without_a_good_checkpoint_says_so() {
     expect 4 'has no good checkpoint to go back to' "$train" $often --on_spike stop --save_every 1000 --out "$dir/none"
     expect 4 'The last good checkpoint is' "$train" $often --on_spike stop:2 --out "$dir/two"
     expect 4 '2 bad steps in a row' "$train" $often --on_spike stop:2 --out ''
-    step=$(sed -n 's/.*error: step \([0-9]*\): .*/\1/p' "$dir/err") # the first bad step is that of the checkpoint
-    expect 4 "error: step $step: " "$train" $often --on_spike stop:2 --save_every $((step - 1)) --out "$dir/first"
-    expect 4 "error: step $step: " "$train" --resume auto --threads 1 --out "$dir/first"
+    ! grep -q 'good checkpoint' "$dir/err" || note "without --out: $(cat "$dir/err")"
+    step=$(sed -n 's/.*error: step \([0-9]*\): .*/\1/p' "$dir/err")
+    for before in 1 2; do # the checkpoint of the first bad step, and that with the weights that made it
+        expect 4 'has no good checkpoint to go back to' "$train" $often --on_spike stop:2 \
+            --save_every $((step - before)) --out "$dir/$before"
+        grep -q "error: step $step: " "$dir/err" || note "another step: $(cat "$dir/err")"
+    done
+    expect 4 "good checkpoint is $dir/3/step_00000$((step - 3))." "$train" $often --on_spike stop:2 \
+        --save_every $((step - 3)) --out "$dir/3"
+    expect 4 "error: step $step: " "$train" --resume auto --threads 1 --out "$dir/1"
     expect 2 'give skip, stop or stop:N' "$train" $often --on_spike '' --out "$dir/wrong"
     expect 2 'scripts/supervise.sh goes back and leaves the data out' "$train" $often --on_spike rewind:9 \
         --out "$dir/wrong"
