@@ -273,11 +273,19 @@ a_finished_run_that_is_resumed_is_left_alone() {
         cmp -s "$dir/before" "$dir/after" || note "changed: $(diff "$dir/before" "$dir/after")"
     done
     expect 0 'finished at step 4' "$train" --resume "$dir/run/step_00000004" --out "$dir/other"
+    [ ! -f "$dir/other/metrics.jsonl" ] || note "there is nothing to log in another folder"
     sed -i '$d' "$dir/run/metrics.jsonl" "$dir/run/log.txt" # as after a kill: the end is recorded now
     expect 0 'finished at step 4' "$train" --resume auto --out "$dir/run"
     [ "$(reason_of "$dir/run")" = "finished " ] || note "reason: $(reason_of "$dir/run")"
-    must "$train" --resume auto --max_steps 5 --out "$dir/run"
+    must "$train" --resume auto --max_steps 5 --keep 0 --out "$dir/run"
     [ -d "$dir/run/step_00000005" ] || note "it did not go on"
+    for ends in 5 4 5; do # the end of step 5 is not that of step 4, nor is a stop the end of a run
+        [ $ends = 5 ] || rm -r "$dir/run/step_00000005"
+        [ $ends = 4 ] || sed -i '$s/finished/stopped/' "$dir/run/metrics.jsonl"
+        must "$train" --resume auto --max_steps $ends --out "$dir/run"
+        tail -n 1 "$dir/run/metrics.jsonl" | grep -q "\"kind\":\"end\",\"step\":$ends,\"reason\":\"finished\"" ||
+            note "no end at step $ends: $(tail -n 1 "$dir/run/metrics.jsonl")"
+    done
     command -v mpirun >/dev/null || return
     expect 0 'finished at step 5' ranks 2 "$train" --resume auto --batch_size 2 --out "$dir/run"
 }
@@ -396,7 +404,8 @@ a_spike_ends_a_run_that_goes_on_without_its_data() {
     expect 4 "/step_00000120. To go on from it without the data since then: $without" "$train" $spiky $poison \
         --on_spike stop --out "$dir/run"
     [ "$(reason_of "$dir/run" | cut -d ' ' -f 1)" = spike ] || note "reason: $(reason_of "$dir/run")"
-    tail -n 1 "$dir/run/log.txt" | grep -q "^ended after step 139: spike: step 140: loss [5-9].*windows 1112 to 1119\..*: $without\$" ||
+    said="step 140: loss [5-9].* windows 1112 to 1119\..*: $without"
+    tail -n 1 "$dir/run/log.txt" | grep -q "^ended after step 139: spike: $said\$" ||
         note "$(tail -n 1 "$dir/run/log.txt")"
     [ "$(steps_in "$dir/run")" = "20 40 60 80 100 120 " ] || note "checkpoints: $(steps_in "$dir/run")"
     cp -r "$dir/run" "$dir/two"

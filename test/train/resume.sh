@@ -166,6 +166,23 @@ resuming_keeps_the_settings_and_names_what_changed() {
         --preset fast:124m
 }
 
+# Down to a tenth after 10 of 10 steps; half of the way from 3e-3, or from 1e-3, to its tenth after 10 of 20.
+a_jump_of_the_learning_rate_is_told_with_both_rates() {
+    must "$train" $small $data $quiet --schedule linear --warmup_steps 0 --max_steps 10 --out "$dir/run"
+    warns() { # 'WORDS' options...
+        rm -rf "$dir/other"
+        words="warning: the learning rate$1 at this resumption, because its options changed (10 steps then, 20 now)"
+        shift
+        expect 0 "$words" "$train" --resume "$dir/run/step_00000010" --max_steps 20 "$@" --out "$dir/other"
+    }
+    warns ' goes from 3.00e-04 to 1.65e-03'
+    warns ' of matrices goes from 3.00e-04 to 5.50e-04' --embedding_lr 1e-3 --matrix_lr 1e-3
+    grep -q ' of vectors goes from 3.00e-04 to 1.65e-03' "$dir/err" || note "vectors: $(cat "$dir/err")"
+    warns ' goes from 3.00e-04 to 2.90e-04' --schedule constant --lr 2.9e-4
+    must "$train" --resume auto --max_steps 20 --schedule constant --lr 3.04e-4 --out "$dir/run" # by 1.3%
+    ! grep -q warning "$dir/err" || note "a small jump is told: $(cat "$dir/err")"
+}
+
 # A run that begins from another one's checkpoint is killed before it has its own.
 a_run_keeps_the_checkpoint_it_began_from() {
     must "$train" $small $data $quiet --max_steps 4 --save_every 2 --keep 0 --out "$dir/base"
