@@ -309,7 +309,8 @@ TEST(lines_may_be_longer_than_memory) {
     expect_documents("xxx", 1, "#short");
     write_bytes("word.txt", line, 2 * CHUNK_BYTES);
     EXPECT_RUN(1, "word.txt: line 1: a word of more than 1 MiB", "--out xxx --val_size 1 --force word.txt");
-    EXPECT_RUN(1, "word.txt: line 1: a word of more", "--out xxx --val_size 1 --force --skip_bad 1 word.txt"); // a part
+    EXPECT_RUN(1, "error: word.txt: line 1: a word of more", "--out xxx --val_size 1 --force --skip_bad 1 word.txt");
+    EXPECT_RUN(0, "1 document of 2097152 bytes", "--out xxx --tokenizer bytes --val_size 1 --force word.txt");
     Buffer lines = {NULL, 0, 0};
     buffer_append(&lines, "{\"text\": \"short\"}\n{\"text\": \"", 28);
     buffer_append(&lines, line, 2 * CHUNK_BYTES);
