@@ -117,11 +117,14 @@ static double alpha_of(const Law* law, const void* context) {
 }
 
 TEST(a_fortieth_of_the_refits_lies_beyond_each_end) {
-    static LawFit fit;
+    static LawFit fit, again;
     LawRun run[64];
     Error err;
     int below = 0, above = 0;
+    EXPECT(law_fit(&again, run, square(run), 2, &err)); // the seed decides the refits alone
     EXPECT(law_fit(&fit, run, square(run), 1, &err));
+    EXPECT(!memcmp(&again.best, &fit.best, sizeof fit.best) && memcmp(again.refit, fit.refit, sizeof fit.refit[0]));
+    EXPECT(law_fit(&again, run, square(run), 1, &err) && !memcmp(again.refit, fit.refit, sizeof fit.refit));
     const Interval alpha = law_interval(&fit, alpha_of, NULL);
     for (int b = 0; b < LAW_REFITS; b++) {
         below += fit.refit[b].x[LAW_ALPHA] < alpha.low;
