@@ -205,6 +205,26 @@ TEST(several_runs) {
     free(text);
 }
 
+// Each row has its own run's results, in the columns of all. Folders of one name are told apart by their paths.
+TEST(runs_of_one_name_have_their_own_rows) {
+    Error err;
+    static const char eval[] = "{\"kind\":\"eval\",\"step\":1,\"name\":\"%s\",\"accuracy\":%g}\n";
+    char *one = format(eval, "X", 0.25), *y = format(eval, "Y", 0.5), *x = format(eval, "X", 0.75);
+    char* two = format("%s%s", y, x);
+    char* folders[] = {make_run("1/run", one), make_run("2", two), make_run("3/run", "")};
+    char* text = report_on(folders, 3, &err);
+    EXPECT(text && well_formed(text));
+    EXPECT_IN_ORDER(text, "<th>X</th><th>Y</th></tr>", "<i class=\"c0\"></i>/", "/1/run</th>", "<td>25.00%</td>",
+                    "<i class=\"c1\"></i>/", "/2</th>", "<td>75.00%</td><td>50.00%</td></tr>",
+                    "<i class=\"c2\"></i>/", "/3/run</th>", "</table>");
+    EXPECT(text && count_of(text, "<td>25.00%</td>") == 1 && count_of(text, "<td>75.00%</td>") == 1);
+    free(text);
+    free(one);
+    free(y);
+    free(x);
+    free(two);
+}
+
 // Of many events the first and the last are shown: these say how the run ended.
 TEST(many_events_end_with_the_last) {
     Error err;
