@@ -110,6 +110,8 @@ a_step_is_listed_and_predicted() {
     awk 'NR > 2 && $1 != "step" && !/json$/ { runs += $(NF - 3) } $1 == "step" { all = $2 }
         END { exit !(NR > 20 && runs == all) }' "$dir/out" || note "not the sum of its rows: $(cat "$dir/out")"
     [ "$(awk '{ sum += $1 } END { print sum }' "$dir/runs")" = 374 ] || note "step.json: $(cat "$dir/runs")"
+    # 32768 tokens, each 6 x 124475904 parameters, those of padding included, and 6 x 12 x 768 x 1024 of attention
+    grep -q '"mfu_flops": 26328384405504.0' "$dir/step/step.json" || note "$(grep mfu_flops "$dir/step/step.json")"
     expect 2 'give a number' "$train" bench step --batch_size auto
     expect 2 'options of bench step alone' "$train" bench ladder --total_batch_size 1024
     expect 2 'options of bench step alone' "$train" bench ops --preset gpt2:124m
