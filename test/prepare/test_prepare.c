@@ -213,7 +213,7 @@ TEST(a_file_of_pzstd_is_recognized) {
     write_bytes("last.jsonl.zst", file, size + 12);
     EXPECT_RUN(0, "skipped documents: 2 empty, 25 null", "--out last --val_size 20 --shard_size 100 last.jsonl.zst");
     write_bytes("cut.jsonl.zst", packed, size - 1);
-    EXPECT_RUN(1, "cut.jsonl.zst: cut short", "--out cut --val_size 20 cut.jsonl.zst");
+    EXPECT_RUN(1, "cut.jsonl.zst: cut short", "--out torn --val_size 20 cut.jsonl.zst");
     free(packed);
     free(file);
 }
