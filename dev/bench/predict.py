@@ -152,8 +152,8 @@ def span(form, low, high):
 
 
 def cudnn_workspace(gpu, step, gpus):
-    """Prints the time to write and read what cuDNN's deterministic backward stores on Hopper, before 9.25: the gradients
-    of all scores, of which a causal mask may leave out half."""
+    """Prints the time to write and read what cuDNN's deterministic backward stores on Hopper, before 9.25: the
+    gradients of all scores, of which a causal mask may leave out half."""
     model, rows = step["model"], -(-step["model"]["T"] // 64) * 64
     gigabytes = 2e-9 * model["B"] * model["NH"] * rows * rows
     runs = sum(op["runs"] for op in step["ops"] if op["name"] == "attention_backward") / gpus
