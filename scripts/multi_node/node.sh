@@ -11,9 +11,11 @@ set -u
 usage() { echo "error: $1; usage: $(sed -n '4s/^# usage: //p' "$0")" >&2; exit 2; }
 [ $# -gt 0 ] || usage "no script to run"
 [ -n "${MASTER_ADDR:-}" ] || usage "MASTER_ADDR, the first machine, is not set"
-if [ "${NODE:--1}" -lt 0 ] || [ "${NODE:-0}" -ge "${NODES:-0}" ]; then usage "NODE must be from 0 to NODES - 1"; fi
-
 GPUS=${GPUS:-8}
+case ${NODE:-x}${NODES:-x}$GPUS in *[!0-9]*) usage "NODE, NODES and GPUS must be whole numbers" ;; esac
+[ "$NODE" -lt "$NODES" ] || usage "NODE must be from 0 to NODES - 1"
+[ "$GPUS" -gt 0 ] || usage "GPUS must be at least 1"
+
 threads=$(($(nproc) / GPUS))
 export MASTER_ADDR WORLD_SIZE=$((NODES * GPUS)) GPUS
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}"

@@ -114,6 +114,9 @@ scripts_start_several_processes() {
     expect 2 'NODE must be from 0' \
         env MASTER_ADDR=127.0.0.1 NODES=2 NODE=2 sh scripts/multi_node/node.sh scripts/run_gpt2_124M.sh
     expect 2 'MASTER_ADDR' sh scripts/multi_node/node.sh scripts/run_gpt2_124M.sh
+    for wrong in NODE=x NODE=-1 NODES=two GPUS=0 GPUS=all; do
+        expect 2 'must be ' env MASTER_ADDR=127.0.0.1 NODES=2 NODE=1 $wrong sh scripts/multi_node/node.sh "$dir/none"
+    done
 }
 
 # The signal comes before the first process is started: node.sh calls seq just before, and ssh.sh quotes the first host.
