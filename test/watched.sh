@@ -23,13 +23,15 @@ case $build in
     watch="valgrind -q --error-exitcode=99 --num-callers=20 --suppressions=test/memcheck.txt"
     at_ends="--leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite"
     # valgrind computes denormals, keeps limits of descriptors to itself, and shows less of the processor than Linux
-    programs="$programs test_checkpoint=-cannot_be_listed test_dataloader=-few_descriptors"
+    programs="$programs test_checkpoint=-cannot_be_listed,-to_be_resumed,-damaged_options
+        test_dataloader=-few_descriptors"
     matmul="$matmul,-denormals" cpu="$cpu,-linux_sees" ;;
 *)
     watch='' at_ends=''
     export TSAN_OPTIONS="ignore_noninstrumented_modules=1 suppressions=test/thread.txt"
     # archer's memory does not survive a fork(): children that end after a parallel loop of their parent crash in it
-    programs="$programs test_checkpoint=-cannot_be_read_now,-set_aside,-newest_that,-damaged_options,-last_good
+    fork=-cannot_be_read_now,-set_aside,-newest_that,-damaged_options,-last_good,-to_be_resumed
+    programs="$programs test_checkpoint=$fork
         test_export=-overwritten,-average,-beyond_the_range,-signal_leaves" ;;
 esac
 train="$watch $at_ends $build/train_gpt2"
