@@ -170,21 +170,38 @@ static bool is_foreign(const char* path, const char* key) {
     return !is_ours;
 }
 
-void refuse_foreign_files(const PrepareOptions* o, const char* manifest_path, const char* floor_path) {
-    const char* path = is_foreign(manifest_path, "made_from") ? manifest_path
-                       : o->stories > 0 && is_foreign(floor_path, "nll") ? floor_path : NULL;
+Records records_of(const char* prefix) {
+    return (Records){.manifest = format("%s.json", prefix), .floor = format("%s_val.json", prefix),
+                     .sums = format("%s.b2sums", prefix), .lock = format("%s.lock", prefix)};
+}
+
+void records_free(Records* r) {
+    free(r->manifest);
+    free(r->floor);
+    free(r->sums);
+    free(r->lock);
+}
+
+void refuse_foreign_files(const PrepareOptions* o, const Records* r) {
+    const char* path = is_foreign(r->manifest, "made_from")                 ? r->manifest
+                       : o->stories > 0 && is_foreign(r->floor, "nll") ? r->floor
+                                                                       : NULL;
     if (path) { fatal("%s is no file of ./prepare and would be replaced: move it, or give another --out", path); }
 }
 
-void remove_output(const PrepareOptions* o, const char* manifest_path, const char* floor_path, const char* sums_path) {
-    remove_or_die(manifest_path);
-    if (!is_foreign(floor_path, "nll")) { remove_or_die(floor_path); }
-    remove_or_die(sums_path);
-    for (int i = 0; i < 2; i++) {
-        glob_t shards = find_shards(o, i ? ".bin.tmp" : ".bin");
-        for (size_t k = 0; k < shards.gl_pathc; k++) { remove_or_die(shards.gl_pathv[k]); }
-        globfree(&shards);
-    }
+static void remove_shards(const PrepareOptions* o, const char* ending) {
+    glob_t shards = find_shards(o, ending);
+    for (size_t i = 0; i < shards.gl_pathc; i++) { remove_or_die(shards.gl_pathv[i]); }
+    globfree(&shards);
+}
+
+void remove_unfinished(const PrepareOptions* o) { remove_shards(o, ".bin.tmp"); }
+
+void remove_output(const PrepareOptions* o, const Records* r) {
+    remove_or_die(r->manifest);
+    if (!is_foreign(r->floor, "nll")) { remove_or_die(r->floor); }
+    remove_or_die(r->sums);
+    remove_shards(o, ".bin");
 }
 
 static void check_same_work(const char* path, const json_t* there, const json_t* now) {

@@ -23,8 +23,8 @@ char* shard_name(const PrepareOptions* o, size_t number);
 // Returns what stat() says of each input, before it is read; the caller frees it. NULL for standard input.
 struct stat* look_at_inputs(const PrepareOptions* o);
 
-// Returns an input that was written or replaced since then, of which the shards may have a part, or parts of two
-// versions; NULL if there is none.
+// Returns the first input that was written or replaced since then: the shards may mix two versions of it. NULL if none
+// was.
 const char* changed_input(const PrepareOptions* o, const struct stat* before);
 
 // Returns everything that the shards' bytes depend on: a hash of each input and of the tokenizer, and the options; a
@@ -55,9 +55,20 @@ uint64_t check_shards(const PrepareOptions* o, const char* path, const json_t* m
 // Removes a file if it exists; ends the program if that fails.
 void remove_or_die(const char* path);
 
-// Ends the program if a file that the run is going to replace was not made by ./prepare.
-void refuse_foreign_files(const PrepareOptions* o, const char* manifest_path, const char* floor_path);
+// Paths of the files beside the shards of a prefix. floor: the lowest loss that a model can reach on the stories.
+typedef struct {
+    char *manifest, *floor, *sums, *lock;
+} Records;
 
-// Removes the manifest, the record of the lowest reachable loss (`floor_path`), the checksums and all shards of this
-// prefix, also those that a kill has left half written.
-void remove_output(const PrepareOptions* o, const char* manifest_path, const char* floor_path, const char* sums_path);
+// records_free() frees the paths.
+Records records_of(const char* prefix);
+void records_free(Records* r);
+
+// Ends the program if a file that the run is going to replace was not made by ./prepare.
+void refuse_foreign_files(const PrepareOptions* o, const Records* r);
+
+// Removes the shards of this prefix that a kill has left half written.
+void remove_unfinished(const PrepareOptions* o);
+
+// Removes all finished shards of this prefix, and their records, but for the lock.
+void remove_output(const PrepareOptions* o, const Records* r);

@@ -18,9 +18,10 @@ typedef struct {
 
 typedef struct {
     const PrepareOptions* options;
-    char *manifest_path, *floor_path, *sums_path, *lock_path;
+    Records records;
     struct stat* inputs;            // before they were read
     json_t* manifest;
+    bool replaces;                  // the shards that there are, once the first new one is complete
     Sums sums;                      // of the finished shards
     ShardWriter shard;              // the one being written, if `writing`
     bool writing;
@@ -39,7 +40,7 @@ static void save_floor(const Output* out, size_t tokens) {
     Error err;
     json_t* floor = json_pack("{s:f, s:I, s:f, s:f}", "floor", out->nll / (double)tokens, "tokens", (json_int_t)tokens,
                               "nll", out->nll, "H", story_state_entropy());
-    if (!json_save(floor, out->floor_path, &err)) { fatal("%s", err.text); }
+    if (!json_save(floor, out->records.floor, &err)) { fatal("%s", err.text); }
     json_decref(floor);
 }
 
@@ -47,10 +48,12 @@ static void save_floor(const Output* out, size_t tokens) {
 static void finish_shard(Output* out, uint64_t skip) {
     size_t tokens = out->shard.num_tokens;
     Error err;
+    if (out->replaces) { remove_output(out->options, &out->records); }
+    out->replaces = false;
     char hex[BLAKE2B_HEX + 1], *path = shard_name(out->options, out->number);
     if (!shard_commit(&out->shard, hex, &err)) { fatal("%s", err.text); }
     sums_set(&out->sums, path_name(path), hex);
-    if (!sums_save(&out->sums, out->sums_path, &err)) { fatal("%s", err.text); }
+    if (!sums_save(&out->sums, out->records.sums, &err)) { fatal("%s", err.text); }
     free(path);
     if (out->number == 0 && out->options->stories > 0) {
         save_floor(out, tokens);
@@ -59,7 +62,7 @@ static void finish_shard(Output* out, uint64_t skip) {
     json_object_set_new(out->manifest, "summary", summary_to_json(&out->now.summary));
     const ShardStart next = {.input = out->now.input, .skip = skip};
     record_shard(out->options, out->manifest, tokens, &next);
-    save_manifest(out->manifest, out->manifest_path);
+    save_manifest(out->manifest, out->records.manifest);
     out->writing = false;
     out->number++;
 }
@@ -107,8 +110,8 @@ static bool has_enough_stories(const Output* out) {
     return has_training && out->total >= (uint64_t)out->options->stories;
 }
 
-// Writes a chunk's tokens, but for those that are in finished shards. A shard is finished when a token comes that it
-// cannot take, so that the last one is never empty.
+// Writes a chunk's tokens, but for those that are in finished shards. A full shard is finished only when another token
+// comes: so no shard is ever empty.
 static void write_tokens(Output* out, const TokenList* tokens) {
     size_t at = (size_t)min_size(tokens->count, out->passed);
     out->passed -= at;
@@ -181,9 +184,9 @@ static uint64_t choose_val_size(const PrepareOptions* o, const Tokenizer* t) {
     return total / DEFAULT_VAL_DIVISOR < MAX_DEFAULT_VAL ? total / DEFAULT_VAL_DIVISOR : MAX_DEFAULT_VAL;
 }
 
-// Ends the program if the beginning of the input cannot replace the shards that there are: before they are removed.
+// Ends the program if the beginning of the input, which is in files, cannot replace the shards that there are.
 static void check_replacement(const PrepareOptions* o, const Tokenizer* t) {
-    if (is_standard_input(o) || o->stories > 0 || o->val_size < 0) { return; } // or else all of it was counted
+    if (o->stories > 0 || o->val_size < 0) { return; } // or else all of it was counted
     const uint64_t enough = (uint64_t)o->val_size + 1, total = count_tokens(o, t, enough);
     if (total < enough) { fatal("%s", no_training_tokens(o, total)); }
 }
@@ -197,7 +200,7 @@ static void check_ends(const PrepareOptions* o) {
 
 // Ends the program because the input does not suffice for one shard. Removes the manifest, which records none.
 static void ATTR_NORETURN give_up(const Output* out, const char* why) {
-    remove_or_die(out->manifest_path);
+    if (!out->replaces) { remove_or_die(out->records.manifest); }
     fatal("%s", why);
 }
 
@@ -208,11 +211,11 @@ static void continue_run(Output* out) {
     out->val_size = (uint64_t)json_integer_value(json_object_get(manifest, "val_size"));
     out->nll = json_real_value(json_object_get(manifest, "nll"));
     out->number = first_shard(manifest) + json_array_size(json_object_get(manifest, "shards"));
-    out->total = check_shards(out->options, out->manifest_path, manifest);
-    const ShardStart start = next_shard_start(out->options, manifest, out->manifest_path);
+    out->total = check_shards(out->options, out->records.manifest, manifest);
+    const ShardStart start = next_shard_start(out->options, manifest, out->records.manifest);
     out->now = (State){.input = start.input, .summary = summary_from_json(json_object_get(manifest, "summary"))};
     out->passed = start.skip;
-    if (out->total > 0 && path_exists(out->sums_path) && !sums_load(&out->sums, out->sums_path, &err)) {
+    if (out->total > 0 && path_exists(out->records.sums) && !sums_load(&out->sums, out->records.sums, &err)) {
         fatal("%s", err.text);
     }
 }
@@ -226,7 +229,7 @@ static void write_shards(Output* out, const Tokenizer* t) {
         give_up(out, no_training_tokens(o, out->total));
     }
     if (out->total == 0) { give_up(out, format("%s: the input is empty", o->inputs[0])); }
-    if (!out->writing) { fatal("%s: damaged: use --force to make everything anew", out->manifest_path); }
+    if (!out->writing) { fatal("%s: damaged: use --force to make everything anew", out->records.manifest); }
     const char* changed = changed_input(o, out->inputs);
     if (changed) {
         shard_abandon(&out->shard);
@@ -283,46 +286,50 @@ static void remove_lock(void* path, const char* message) {
     unlink(path);
 }
 
+// Makes the manifest of a run that begins anew. With --force, removes the shards that there are; but with standard
+// input, of which nobody knows yet whether it can replace them, finish_shard() does.
+static void begin_manifest(Output* out, const Tokenizer* t, json_t* work) {
+    const PrepareOptions* o = out->options;
+    const uint64_t val_size = choose_val_size(o, t);
+    out->manifest = new_manifest(o, work, val_size);
+    out->replaces = o->force && is_standard_input(o);
+    if (o->force) { remove_unfinished(o); }
+    if (out->replaces) { return; }
+    if (o->force) {
+        check_replacement(o, t);
+        remove_output(o, &out->records);
+    }
+    save_manifest(out->manifest, out->records.manifest);
+}
+
 void prepare(const PrepareOptions* o) {
     Tokenizer tokenizer = tokenizer_open(o->tokenizer);
     if (tokenizer.vocab_size > UINT16_MAX + 1) {
         fatal("--tokenizer %s: %d tokens, but shards hold 16-bit ids", o->tokenizer, tokenizer.vocab_size);
     }
-    Output out = {.options = o, .manifest_path = format("%s.json", o->out),
-                  .floor_path = format("%s_val.json", o->out), .sums_path = format("%s.b2sums", o->out),
-                  .lock_path = format("%s.lock", o->out), .eot = tokenizer.eot};
+    Output out = {.options = o, .records = records_of(o->out), .eot = tokenizer.eot};
+    const Records* records = &out.records;
     check_ends(o);
-    const int lock = lock_output(o, out.lock_path);
-    if (lock >= 0) { on_fatal(remove_lock, out.lock_path); }
-    refuse_foreign_files(o, out.manifest_path, out.floor_path);
+    const int lock = lock_output(o, records->lock);
+    if (lock >= 0) { on_fatal(remove_lock, records->lock); }
+    refuse_foreign_files(o, records);
     out.inputs = look_at_inputs(o);
     json_t* work = describe_work(o, &tokenizer);
-    out.manifest = o->force ? NULL : load_manifest(o, out.manifest_path, work);
-    if (!out.manifest) {
-        const uint64_t val_size = choose_val_size(o, &tokenizer);
-        if (o->force) {
-            check_replacement(o, &tokenizer);
-            remove_output(o, out.manifest_path, out.floor_path, out.sums_path);
-        }
-        out.manifest = new_manifest(o, work, val_size);
-        save_manifest(out.manifest, out.manifest_path);
-    }
+    out.manifest = o->force ? NULL : load_manifest(o, records->manifest, work);
+    if (!out.manifest) { begin_manifest(&out, &tokenizer, work); }
     continue_run(&out);
-    if (json_is_true(json_object_get(out.manifest, "complete"))) { notice("%s: done already", out.manifest_path); }
+    if (json_is_true(json_object_get(out.manifest, "complete"))) { notice("%s: done already", records->manifest); }
     else { write_shards(&out, &tokenizer); }
     print_summary(&out);
     json_decref(out.manifest);
     json_decref(work);
     tokenizer_free(&tokenizer);
     free(out.inputs);
-    free(out.manifest_path);
-    free(out.floor_path);
-    free(out.sums_path);
     sums_free(&out.sums);
     if (lock >= 0) {
         on_fatal(NULL, NULL);
-        unlink(out.lock_path); // in a folder like /tmp another user's stays
+        unlink(records->lock); // in a folder like /tmp another user's stays
         close(lock);
     }
-    free(out.lock_path);
+    records_free(&out.records);
 }

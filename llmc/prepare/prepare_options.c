@@ -2,6 +2,7 @@
 #include "../base/files.h"
 #include "../base/rng.h"
 #include "inputs.h"
+#include "manifest.h"
 #include "../data/shard.h"
 
 _Static_assert(SHARD_TOKENS_LIMIT == SHARD_MAX_TOKENS, "the limit of an option is a shard's");
@@ -41,14 +42,12 @@ static void check_needs(const PrepareOptions* o) {
 
 // Ends the program if a record of the run has the name of an input.
 static void check_records(const PrepareOptions* o, const char* input) {
-    static const char* const endings[] = {".json", "_val.json", ".b2sums", ".lock"};
-    for (int i = 0; i < 4; i++) {
-        char* record = format("%s%s", o->out, endings[i]);
-        if (is_same_file(input, record)) {
-            usage_error("--out %s: its record would be written over the input %s", o->out, input);
-        }
-        free(record);
+    Records r = records_of(o->out);
+    if (is_same_file(input, r.manifest) || is_same_file(input, r.floor) || is_same_file(input, r.sums) ||
+        is_same_file(input, r.lock)) {
+        usage_error("--out %s: its record would be written over the input %s", o->out, input);
     }
+    records_free(&r);
 }
 
 static void check_options(const PrepareOptions* o) {

@@ -616,7 +616,7 @@ TEST(shards_are_removed_only_for_an_input_that_can_replace_them) {
     write_short_texts();
     write_text("empty.txt", "");
     write_text("broken.jsonl", "{\n");
-    EXPECT_RUN(0, "", "--out old --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT_RUN(0, "", "--out old --tokenizer bytes --val_size 5 --shard_size 6 a.txt b.txt");
     EXPECT_RUN(1, "empty.txt: the input is empty", "--out old --tokenizer bytes --val_size 5 --force empty.txt");
     EXPECT_RUN(1, "empty.txt: the input is empty", "--out old --tokenizer bytes --force empty.txt");
     write_text("short.txt", "Oh");
@@ -624,8 +624,14 @@ TEST(shards_are_removed_only_for_an_input_that_can_replace_them) {
                "--out old --tokenizer bytes --force short.txt");
     EXPECT_RUN(1, "broken.jsonl:1: invalid JSON", "--out old --tokenizer bytes --val_size 5 --force broken.jsonl");
     EXPECT_RUN(1, "--val_size 99: the input has only", "--out old --tokenizer bytes --val_size 99 --force a.txt b.txt");
+    static const char of_input[] = "--out old --tokenizer bytes --val_size 5 --format jsonl --force -";
+    static const char* const too_little[] = {"", "{\"text\":\"Oh\"}", "{\"text\":\"Oh\"}\n{"};
+    for (int i = 0; i < 3; i++) { EXPECT(run_until(-1, too_little[i], of_input) == 1); }
     expect_documents("old", 5, "#One two.\n\nThree\n#Four");
-    EXPECT(!exists("old.lock"));
+    EXPECT_RUN(0, "old.json: done already", "--out old --tokenizer bytes --val_size 5 --shard_size 6 a.txt b.txt");
+    EXPECT(run_until(-1, "{\"text\":\"Oh well\"}", of_input) == 0);
+    expect_documents("old", 5, "#Oh well");
+    EXPECT(!exists("old.lock") && !exists("old_train_000002.bin"));
 }
 
 TEST(an_input_that_changes_while_it_is_read_is_an_error) {
