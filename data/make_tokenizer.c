@@ -4,7 +4,7 @@
 //     ./make_tokenizer vocab.bpe encoder.json data/gpt2_tokenizer.bin
 //
 // The repository contains the result, data/gpt2_tokenizer.bin, so this program need not be run.
-#include "../llmc/base/files.h"
+#include "../llmc/base/file.h"
 #include "../llmc/tokenizer/tokenizer_json.h"
 
 int main(int argc, char** argv) {

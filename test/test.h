@@ -12,7 +12,7 @@
 // failed; one that takes an hour ends it. Arguments choose tests by a part of their names, or with -WORD leave them
 // out; a word that chooses none is an error.
 #pragma once
-#include "../llmc/base/files.h"
+#include "../llmc/base/file.h"
 #include <signal.h>
 #include <sys/wait.h>
 

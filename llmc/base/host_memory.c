@@ -1,5 +1,5 @@
 #include "host_memory.h"
-#include "files.h"
+#include "file.h"
 #include <sys/resource.h>
 
 // Returns the number behind `key` in FOLDER/FILE, a small file of /proc or /sys, times `unit`; `fallback` if there is

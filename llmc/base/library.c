@@ -1,5 +1,5 @@
 #include "library.h"
-#include "files.h"
+#include "file.h"
 #include <dlfcn.h>
 #include <glob.h>
 

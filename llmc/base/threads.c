@@ -1,5 +1,5 @@
 #include "threads.h"
-#include "files.h"
+#include "file.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif

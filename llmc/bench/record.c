@@ -1,5 +1,5 @@
 #include "record.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../train/backends.h"
 #include "../train/weights.h"
 

@@ -1,5 +1,5 @@
 #include "connect.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "rendezvous.h"
 
 // Takes the sockets that the ranks of --gpus inherit.

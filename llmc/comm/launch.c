@@ -1,5 +1,5 @@
 #include "launch.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "socket.h"
 #include <sched.h>
 #include <signal.h>

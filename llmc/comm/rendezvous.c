@@ -1,5 +1,5 @@
 #include "rendezvous.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "socket.h"
 #include <poll.h>
 #include <sys/random.h>

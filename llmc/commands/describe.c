@@ -1,5 +1,5 @@
 #include "describe.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../files/checkpoint.h"
 #include "../base/json.h"
 #include "../files/model_file.h"

@@ -9,7 +9,7 @@
 //
 // --average N writes the mean of the last N checkpoints of a run, "latest weight averaging" (LAWA; Kaddour 2022, arXiv
 // 2209.14981): it is ahead of the last weights while the learning rate is high, as a decay of the rate would be.
-#include "../base/files.h"
+#include "../base/file.h"
 #include "commands.h"
 #include "open_model.h"
 #include "../tokenizer/tokenizer_save.h"

@@ -1,6 +1,6 @@
 // Fits a law of loss to finished runs, checks it on those that it was not fitted to, and forecasts by it.
 #include "forecast.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../base/json.h"
 #include "../base/text_stream.h"
 #include "../bench/picture.h"

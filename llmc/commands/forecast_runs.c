@@ -1,4 +1,4 @@
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../base/json.h"
 #include "../log/metrics.h"
 #include "forecast.h"

@@ -59,7 +59,7 @@ static void print_memory(const Plan* p) {
         plan.keep = keep_of((enum recompute)k);
         memory[k] = plan_memory(&plan);
         all[k] = memory[k].device;
-        rest[k] = all[k] - memory[k].lines;
+        rest[k] = all[k] - memory[k].of_lines;
         plan.B++;
         more[k] = plan_bytes(&plan) - all[k];
         printf(" %10s", recompute_names[k]);

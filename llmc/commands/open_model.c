@@ -1,5 +1,5 @@
 #include "open_model.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../files/checkpoint.h"
 #include "../train/open_plan.h"
 #include "../train/weights.h"

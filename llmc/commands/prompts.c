@@ -1,5 +1,5 @@
 #include "prompts.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../base/json.h"
 
 bool prompt_check(const Prompt* p, const char* where, Error* err) {

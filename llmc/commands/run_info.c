@@ -1,4 +1,4 @@
-#include "../base/files.h"
+#include "../base/file.h"
 #include "commands.h"
 #include "../train/plan.h"
 #include "tokenize.h"

@@ -1,5 +1,5 @@
 #include "tokenize.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "commands.h"
 #include "../tokenizer/tokenizer_open.h"
 #include "../base/json.h"

@@ -1,7 +1,7 @@
 // The CPU as a device: its storage types, threads and memory. Device memory is host memory, and work is done at once:
 // copies are memcpy(), and device_sync() does nothing.
 #pragma once
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../model/backend.h"
 #include "../base/host_memory.h"
 #include "../base/rounding.h"

@@ -1,5 +1,5 @@
 #include "dataset.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include <sys/resource.h>
 
 static int data_compare_paths(const void* a, const void* b) {

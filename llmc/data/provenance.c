@@ -1,5 +1,5 @@
 #include "provenance.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../base/json.h"
 #include "../tokenizer/tokenizer_open.h"
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 #include "shard.h"
-#include "../base/files.h"
+#include "../base/file.h"
 
 void shard_close(Shard* s) {
     if (s->fd >= 0) { close(s->fd); }

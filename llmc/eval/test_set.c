@@ -1,5 +1,5 @@
 #include "test_set.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../base/json.h"
 #include "../options/options.h"
 #include "core.h"

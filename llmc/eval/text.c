@@ -1,5 +1,5 @@
 #include "text.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "rows.h"
 #include "../prepare/documents.h"
 

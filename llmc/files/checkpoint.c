@@ -1,5 +1,5 @@
 #include "checkpoint.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "model_file.h"
 #include "../base/json.h"
 #include "safetensors.h"

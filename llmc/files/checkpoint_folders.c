@@ -1,5 +1,5 @@
 #include "checkpoint_folders.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../options/options.h"
 #include <dirent.h>
 #include <ftw.h>

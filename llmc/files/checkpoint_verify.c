@@ -1,4 +1,4 @@
-#include "../base/files.h"
+#include "../base/file.h"
 #include "checkpoint.h"
 #include "huggingface.h"
 #include "safetensors.h"

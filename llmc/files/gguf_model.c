@@ -1,5 +1,5 @@
 #include "gguf_model.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../tokenizer/tokenizer_save.h"
 
 // Returns the name of a tensor; the caller frees it.

@@ -1,5 +1,5 @@
 #include "huggingface.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../base/json.h"
 
 char* tensor_file_name(const Tensor* t, int layer, const char* prefix) {

@@ -1,5 +1,5 @@
 #include "llmc_model.h"
-#include "../base/files.h"
+#include "../base/file.h"
 
 enum { VERSION_FP32 = 3, VERSION_BF16 = 5 };
 

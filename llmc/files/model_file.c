@@ -1,5 +1,5 @@
 #include "model_file.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "checkpoint_folders.h"
 
 // Reads the shape from a folder; the error about a run's folder names its newest checkpoint.
@@ -98,9 +98,12 @@ static const char* fetched_as(const char* path) {
 // Says why a path is no model. Returns false.
 static bool not_a_model(const char* path, Error* err) {
     const char* set = fetched_as(path);
-    char magic[4];
-    if (path_exists(path) && !read_begin(path, magic, sizeof magic, err) && err->is_unknown) { return false; }
-    if (path_exists(path)) { return fail(err, "%s: not a model; " MODEL_PATHS, path); }
+    if (path_exists(path)) {
+        char magic[4];
+        const bool is_read = read_begin(path, magic, sizeof magic, err);
+        if (!is_read && err->is_unknown) { return false; } // the system does not let us read it
+        return fail(err, "%s: not a model; " MODEL_PATHS, path);
+    }
     if (!set) { return fail(err, "%s: no such file or folder; " MODEL_PATHS, path); }
     return fail(err, "%s: no such file or folder; `sh data/fetch.sh %s` downloads it to data/%s: give that path",
                 path, set, set);

@@ -1,5 +1,5 @@
 #include "safetensors.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../base/json.h"
 
 void safetensors_close(SafeTensors* s) {

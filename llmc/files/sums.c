@@ -1,5 +1,5 @@
 #include "sums.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../base/json.h"
 
 void sums_free(Sums* s) {

@@ -1,5 +1,5 @@
 #include "tune_cache.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include <ctype.h>
 #include <sys/file.h>
 

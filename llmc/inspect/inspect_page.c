@@ -1,5 +1,5 @@
 #include "inspect_page.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../base/text_stream.h"
 #include "../log/html.h"
 

@@ -1,5 +1,5 @@
 #include "metrics.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../base/json.h"
 
 // Adds a point, or replaces the one of the same x.

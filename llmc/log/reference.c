@@ -1,5 +1,5 @@
 #include "reference.h"
-#include "../base/files.h"
+#include "../base/file.h"
 
 // llm.c, 124M on FineWeb 10B with 8 H100, 2^19 tokens a step: its log in modded-nanogpt,
 // records/track_1_short/2024-10-13_llmc/main.log.

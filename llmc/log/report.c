@@ -1,5 +1,5 @@
 #include "report.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "html.h"
 #include "reference.h"
 #include "report_settings.h"

@@ -1,5 +1,5 @@
 #include "config.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../base/json.h"
 
 OPTION_NAMES(CONFIG)

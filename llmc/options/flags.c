@@ -1,5 +1,5 @@
 #include "flags.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../comm/launch.h"
 #include "options.h"
 #include <strings.h>

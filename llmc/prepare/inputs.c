@@ -1,5 +1,5 @@
 #include "inputs.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include <dirent.h>
 
 bool name_ends_with(const char* name, const char* ending) {

@@ -170,18 +170,6 @@ static bool is_foreign(const char* path, const char* key) {
     return !is_ours;
 }
 
-Records records_of(const char* prefix) {
-    return (Records){.manifest = format("%s.json", prefix), .floor = format("%s_val.json", prefix),
-                     .sums = format("%s.b2sums", prefix), .lock = format("%s.lock", prefix)};
-}
-
-void records_free(Records* r) {
-    free(r->manifest);
-    free(r->floor);
-    free(r->sums);
-    free(r->lock);
-}
-
 void refuse_foreign_files(const PrepareOptions* o, const Records* r) {
     const char* path = is_foreign(r->manifest, "made_from")                 ? r->manifest
                        : o->stories > 0 && is_foreign(r->floor, "nll") ? r->floor

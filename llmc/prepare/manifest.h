@@ -3,7 +3,7 @@
 //      "shards": [tokens of each finished one], "next": where the next shard begins,
 //      "nll": -ln p of the validation stories, "summary": counts of documents (summary.h), "complete": true or false}
 #pragma once
-#include "../base/files.h"
+#include "../base/file.h"
 #include "documents.h"
 #include "../tokenizer/tokenizer.h"
 #include <jansson.h>
@@ -54,15 +54,6 @@ uint64_t check_shards(const PrepareOptions* o, const char* path, const json_t* m
 
 // Removes a file if it exists; ends the program if that fails.
 void remove_or_die(const char* path);
-
-// Paths of the files beside the shards of a prefix. floor: the lowest loss that a model can reach on the stories.
-typedef struct {
-    char *manifest, *floor, *sums, *lock;
-} Records;
-
-// records_free() frees the paths.
-Records records_of(const char* prefix);
-void records_free(Records* r);
 
 // Ends the program if a file that the run is going to replace was not made by ./prepare.
 void refuse_foreign_files(const PrepareOptions* o, const Records* r);

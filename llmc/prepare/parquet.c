@@ -1,5 +1,5 @@
 #include "parquet.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "thrift.h"
 #include <inttypes.h>
 

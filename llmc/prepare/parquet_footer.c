@@ -1,4 +1,4 @@
-#include "../base/files.h"
+#include "../base/file.h"
 #include "parquet.h"
 #include "thrift.h"
 

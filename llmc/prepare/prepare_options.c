@@ -1,8 +1,7 @@
 #include "prepare_options.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../base/rng.h"
 #include "inputs.h"
-#include "manifest.h"
 #include "../data/shard.h"
 
 _Static_assert(SHARD_TOKENS_LIMIT == SHARD_MAX_TOKENS, "the limit of an option is a shard's");
@@ -38,6 +37,18 @@ static void check_needs(const PrepareOptions* o) {
         const Option* row = &ROWS[i];
         if (row->name && !option_check_need(&TABLE, row, o, &defaults, 1, &err)) { usage_error("%s", err.text); }
     }
+}
+
+Records records_of(const char* prefix) {
+    return (Records){.manifest = format("%s.json", prefix), .floor = format("%s_val.json", prefix),
+                     .sums = format("%s.b2sums", prefix), .lock = format("%s.lock", prefix)};
+}
+
+void records_free(Records* r) {
+    free(r->manifest);
+    free(r->floor);
+    free(r->sums);
+    free(r->lock);
 }
 
 // Ends the program if a record of the run has the name of an input.

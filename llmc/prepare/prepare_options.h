@@ -77,3 +77,12 @@ const char* prepare_advice(const PrepareOptions* o, const char* advice);
 
 // Returns true if the input is standard input ("-").
 bool is_standard_input(const PrepareOptions* o);
+
+// Paths of the files beside the shards of a prefix. floor: the lowest loss that a model can reach on the stories.
+typedef struct {
+    char *manifest, *floor, *sums, *lock;
+} Records;
+
+// records_free() frees the paths.
+Records records_of(const char* prefix);
+void records_free(Records* r);

@@ -1,5 +1,5 @@
 #include "reader.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../tokenizer/unicode.h"
 #include "inputs.h"
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 #include "stream.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include <inttypes.h>
 
 void stream_close(Stream* s) {

@@ -1,5 +1,5 @@
 #include "train_tokenizer.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../tokenizer/bpe_trainer.h"
 #include "../base/json.h"
 #include "../base/threads.h"

@@ -1,5 +1,5 @@
 #include "tokenizer.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "unicode.h"
 #include <stdatomic.h>
 

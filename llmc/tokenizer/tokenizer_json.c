@@ -1,5 +1,5 @@
 #include "tokenizer_json.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../base/json.h"
 #include "byte_level.h"
 

@@ -1,5 +1,5 @@
 #include "tokenizer_open.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "tokenizer_json.h"
 
 // Returns true if a file begins as a JSON object does.

@@ -1,5 +1,5 @@
 #include "tokenizer_save.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../base/text_stream.h"
 #include "byte_level.h"
 

@@ -1,5 +1,5 @@
 #include "consistency.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../base/json.h"
 #include "../files/huggingface.h"
 #include "../comm/connect.h"

@@ -8,7 +8,7 @@
 #include "../log/report.h"
 
 void phases_open(PhaseState* p, const Plan* plan, long long last_step, const Tokenizer* tokenizer) {
-    *p = (PhaseState){.plan = plan, .tokenizer = tokenizer, .last_step = last_step, .step = -1};
+    *p = (PhaseState){.plan = plan, .tokenizer = tokenizer, .last_step = last_step, .done_step = -1};
     p->has_val = *plan->data.val && plan->phases.val_every > 0;
     if (p->has_val) { open_dataset(&p->val_data, "--val_data", plan->data.val, plan); }
     if (plan->phases.test_sets.every > 0) {
@@ -25,7 +25,7 @@ static Phases phases_due(const PhaseState* p, long long step) {
 
 void phases_resume(PhaseState* p, long long step, Phases pending) {
     const Phases due = phases_due(p, step);
-    p->step = step;
+    p->done_step = step;
     p->pending = (Phases){.val = pending.val && due.val,
                           .eval = pending.eval && due.eval,
                           .sample = pending.sample && due.sample};
@@ -50,8 +50,8 @@ void phases_close(PhaseState* p) {
 }
 
 void phases_add_due(PhaseState* p, long long step) {
-    if (p->step != step) { p->pending = phases_due(p, step); }
-    p->step = step;
+    if (p->done_step != step) { p->pending = phases_due(p, step); }
+    p->done_step = step;
 }
 
 bool phases_are_pending(const PhaseState* p) { return p->pending.val || p->pending.eval || p->pending.sample; }
@@ -62,9 +62,9 @@ bool phases_validate(PhaseState* p, Validated* result) {
     const double loss = validation_loss(p->model, &p->val, ranks->comm, ranks_are_interrupted, ranks);
     if (ranks->stops && isnan(loss)) { return false; }
     p->pending.val = false;
-    logger_val(p->log, (int)p->step, loss);
+    logger_val(p->log, (int)p->done_step, loss);
     const uint64_t data = hash64(&p->val.num_windows, sizeof p->val.num_windows, p->val_data.hash);
-    *result = (Validated){p->step, loss, data};
+    *result = (Validated){p->done_step, loss, data};
     return true;
 }
 
@@ -76,12 +76,13 @@ void phases_score(PhaseState* p) {
     bool is_whole = true;
     for (int i = 0; i < count && !ranks->stops; i++) {
         const TestSet* s = &p->test_sets[i];
-        if (!test_set_score(&scores[i], NULL, s, p->model, ranks->comm, ranks_are_interrupted, ranks, &err)) {
+        TestScore* score = &scores[i];
+        if (!test_set_score(score, NULL, s, p->model, ranks->comm, ranks_are_interrupted, ranks, &err)) {
             logger_notice(p->log, "warning: no score: %s", err.text); // the next step will say more
-        } else if (scores[i].total) {
-            logger_eval(p->log, (int)p->step, s->name, s->convention, (int)scores[i].correct, (int)scores[i].total);
+        } else if (score->total) {
+            logger_eval(p->log, (int)p->done_step, s->name, s->convention, (int)score->correct, (int)score->total);
         }
-        is_whole = is_whole && scores[i].total;
+        is_whole = is_whole && score->total;
     }
     double error;
     int tasks;
@@ -114,7 +115,7 @@ static bool log_sample(const PhaseState* p) {
     TokenList prompt = prompt_tokens(p->tokenizer, plan->prompt, strlen(plan->prompt));
     buffer_append(&s.text, plan->prompt, strlen(plan->prompt));
     if (generate(p->model, p->tokenizer, &prompt, 1, &options, &sink, NULL, &err)) {
-        logger_sample(p->log, (int)p->step, s.text.data, s.text.bytes);
+        logger_sample(p->log, (int)p->done_step, s.text.data, s.text.bytes);
     } else { // the next step will say more
         logger_notice(p->log, "warning: no sample: %s", err.text);
     }

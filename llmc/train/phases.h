@@ -18,9 +18,10 @@ typedef struct {
     TestSet* test_sets;  // of --eval_data
     int num_test_sets;
     long long last_step; // of the run
-    long long step;      // whose phases were done, but for those that are pending; -1: none
+    long long done_step; // the last step that has phases, done but for those that are pending; -1: none yet
     Phases pending;
     double report_due;   // seconds_now() when report.html is to be written again
+    // from phases_begin() on
     GPT2* model;
     Ranks* ranks;
     Logger* log;
@@ -32,7 +33,7 @@ void phases_open(PhaseState* p, const Plan* plan, long long last_step, const Tok
 // Takes what a stop has left of the phases of a checkpoint's step, but for what the options no longer ask for.
 void phases_resume(PhaseState* p, long long step, Phases pending);
 
-// Lets the phases begin, of this model: opens the loader of validation.
+// Gives the phases what they work on, and opens the loader of validation.
 void phases_begin(PhaseState* p, GPT2* model, Ranks* ranks, Logger* log);
 void phases_close(PhaseState* p);
 

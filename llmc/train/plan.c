@@ -228,16 +228,17 @@ PlanMemory plan_memory(const Plan* p) {
     const GPT2Config* m = &p->shape;
     const bool trains = p->keep != FORWARD_ONLY;
     const size_t margin = (size_t)48 << 20; // chosen, not measured
-    PlanMemory memory = {.lines = 0};
+    PlanMemory memory = {.of_lines = 0};
     GPT2 g;
     plan_layout(p, &g);
     gpt2_memory(&g, memory.line);
     if (trains) { optimizer_memory(&g, p->rates.kind, p->place, p->shards, memory.line + GPT2_MEMORY_LINES); }
     for (int i = 0; i < PLAN_MEMORY_LINES; i++) {
-        *(memory.line[i].in_host ? &memory.state : &memory.lines) += memory.line[i].bytes;
+        if (memory.line[i].in_host) { memory.state += memory.line[i].bytes; }
+        else { memory.of_lines += memory.line[i].bytes; }
     }
     memory.host = host_bytes(&g) + memory.state;
-    memory.device = memory.lines + kv_cache_bytes(b, m, p->samples, p->sample_capacity) + margin +
+    memory.device = memory.of_lines + kv_cache_bytes(b, m, p->samples, p->sample_capacity) + margin +
                     b->operations_bytes(&g.params_table, trains, p->B, p->T, m->channels, m->num_heads) +
                     (b->is_host ? memory.host : 0);
     return memory;

@@ -157,10 +157,10 @@ enum { PLAN_MEMORY_LINES = GPT2_MEMORY_LINES + OPTIMIZER_MEMORY_LINES };
 // Bytes that a run takes of this rank's memory.
 typedef struct {
     MemoryLine line[PLAN_MEMORY_LINES]; // the memory report: model and optimizer
-    size_t lines;  // their sum, without what lies in host memory
-    size_t device; // of the device, in all: also operations, samples, a margin; on a CPU also what `host` counts
-    size_t state;  // masters and moments in host memory (--offload), which each update copies to the device and back
-    size_t host;   // batches, buffers, and the state in host memory
+    size_t of_lines; // the sum of those on the device
+    size_t device;   // of the device, in all: also operations, samples, a margin; on a CPU also what `host` counts
+    size_t state;    // masters and moments in host memory (--offload), which each update copies to the device and back
+    size_t host;     // batches, buffers, and the state in host memory
 } PlanMemory;
 
 PlanMemory plan_memory(const Plan* p);

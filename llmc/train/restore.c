@@ -1,5 +1,5 @@
 #include "restore.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "weights.h"
 #include "../base/json.h"
 #include "../log/metrics.h"

@@ -1,5 +1,5 @@
 #include "resume.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "consistency.h"
 #include "../files/checkpoint.h"
 #include "../base/json.h"

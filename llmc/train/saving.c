@@ -1,5 +1,5 @@
 #include "saving.h"
-#include "../base/files.h"
+#include "../base/file.h"
 
 enum { SAVE_RETRIES = 3 }; // of a save that fails; chosen
 

@@ -109,10 +109,11 @@ static void print_heading(TrainRun* run) {
     notice("%llu training tokens in %d file%s; %lld step%s of %lld tokens (%.*g epochs), "
            "%lld micro-batch%s of %d x %d", (unsigned long long)data->num_tokens, data->num_files,
            plural((uint64_t)data->num_files), steps, plural((uint64_t)steps), p->total_batch_size,
-           epochs < 1000 ? 3 : 6, epochs, micro_batches, micro_batches == 1 ? "" : "es", p->B, p->T);
-    if (steps && (double)p->schedule.warmup_steps > position_steps(&run->position, run->step).steps) {
-        notice("warning: --warmup_steps %lld: the rate never reaches --lr in %lld step%s", p->schedule.warmup_steps,
-               steps, plural((uint64_t)steps));
+           epochs < 999.5 ? 3 : 6, epochs, micro_batches, micro_batches == 1 ? "" : "es", p->B, p->T);
+    const double full_steps = position_steps(&run->position, run->step).steps; // in a batch ramp fewer than `steps`
+    if (steps && (double)p->schedule.warmup_steps > full_steps) {
+        notice("warning: --warmup_steps %lld: the rate never reaches --lr in %.6g %sstep%s", p->schedule.warmup_steps,
+               full_steps, p->batch_ramp.start ? "full " : "", full_steps == 1 ? "" : "s");
     }
     if (loss_scale_is_on(scale)) {
         notice("loss scale %.9g%s", scale->scale, scale->is_dynamic ? ", dynamic" : "");

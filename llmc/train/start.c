@@ -1,5 +1,5 @@
 #include "start.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "consistency.h"
 #include "resume.h"
 #include "weights.h"

@@ -1,5 +1,5 @@
 #include "train.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "consistency.h"
 #include "replay.h"
 #include "requests.h"
@@ -196,18 +196,18 @@ static void train_tell(const TrainRun* run, RankActivity activity) {
 // Does what is due after an update, or at the start, and what a stop has left of it.
 static void train_phases(TrainRun* run) {
     PhaseState* p = &run->phases;
-    const Ranks* ranks = &run->ranks;
+    const bool* stops = &run->ranks.stops; // which each phase may set
     Validated validated;
     phases_add_due(p, run->step);
     if (p->pending.val) {
         train_tell(run, RANK_VALIDATES);
         if (phases_validate(p, &validated)) { saving_take_validation(&run->saving, validated); }
     }
-    if (p->pending.eval && !ranks->stops) {
+    if (p->pending.eval && !*stops) {
         train_tell(run, RANK_SCORES);
         phases_score(p);
     }
-    if (p->pending.sample && !ranks->stops) {
+    if (p->pending.sample && !*stops) {
         train_tell(run, RANK_SAMPLES);
         phases_sample(p);
     }

@@ -1,5 +1,5 @@
 #include "weights.h"
-#include "../base/files.h"
+#include "../base/file.h"
 #include "../files/checkpoint.h"
 #include "../files/model_file.h"
 #include "../base/rng.h"

@@ -2,7 +2,7 @@
 // fsync writes nothing, but notes the file or folder as it is then. rename counts what gets its final name before it
 // was synced. Include it once.
 #pragma once
-#include "llmc/base/files.h"
+#include "llmc/base/file.h"
 #include <dirent.h>
 
 enum { MAX_SYNCED = 256 };

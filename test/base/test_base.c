@@ -1,4 +1,4 @@
-// base.h: the checksum, files, folders, locks, allocated strings, errors. threads.h: their number.
+// base.h: the checksum, allocated strings, errors. file.h: files, folders, locks. threads.h: their number.
 #include "test/test.h"
 #include "llmc/base/threads.h"
 

@@ -15,7 +15,7 @@ add() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)
 
 # The C modules that the tests call.
 objects=()
-for module in base/base base/files base/library base/text_stream model/tensors; do
+for module in base/base base/file base/library base/text_stream model/tensors; do
     object="$work/${module##*/}.o"
     gcc -std=c11 -D_GNU_SOURCE -O1 -c "../../llmc/$module.c" -o "$object" || exit 1
     objects+=("$object")

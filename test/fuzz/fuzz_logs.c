@@ -1,6 +1,6 @@
 // Any bytes as metrics.jsonl and log.txt of a run: report and `info` read what they can, and a resumed run appends to
 // them on a line of its own.
-#include "llmc/base/files.h"
+#include "llmc/base/file.h"
 #include "llmc/log/logger.h"
 #include "llmc/log/metrics.h"
 #include "llmc/log/report.h"

@@ -1,6 +1,6 @@
 // Any bytes from the network: frames keep to their limits whatever the pieces they come in, and rank 0 admits a visitor
 // with a right hello, tells a rank why it is refused, or disconnects without a byte in answer.
-#include "llmc/base/files.h"
+#include "llmc/base/file.h"
 #include "llmc/comm/rendezvous.h"
 #include "test/fuzz/input.h"
 #include <stddef.h>

@@ -4,7 +4,7 @@
 // The first byte of the input chooses: 0 (modulo 3): the rest is state.json, a 0 byte and config.json; 1: an edit of
 // config.json; 2: of state.json. libFuzzer would not find these texts by itself: the library that parses JSON is not
 // instrumented.
-#include "llmc/base/files.h"
+#include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/huggingface.h"
 #include "llmc/files/sums.h"

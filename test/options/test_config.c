@@ -466,7 +466,8 @@ static char* help_of(const Command* command) {
     close(file);
     char* text = read_file(path, NULL, &err);
     for (const char* line = text; *line; line += strcspn(line, "\n") + 1) {
-        if (strcspn(line, "\n") > 104) { TEST_FAIL("a line of %zu columns: %.60s", strcspn(line, "\n"), line); }
+        const bool is_wrapped = strncmp(line, "Single letters are", 18) && strncmp(line, "Exit codes", 10);
+        if (is_wrapped && strcspn(line, "\n") > 100) { TEST_FAIL("too long: %.60s", line); }
     }
     free(path);
     return text;
@@ -492,7 +493,14 @@ TEST(help_lists_exactly_the_options_of_a_command) {
         join_lines(text);
         for (int k = 0; k < NUM_ROWS; k++) {
             const Option* o = &CONFIG_OPTIONS[k];
-            EXPECT(!o->name || !(o->commands & COMMANDS[i].bit) || strstr(text, o->help));
+            if (!o->name || !(o->commands & COMMANDS[i].bit)) { continue; }
+            char* line = format(" --%s ", o->name);
+            for (int c = 0; o->choices && o->choices[c]; c++) {
+                append_format(&line, "%s%s", o->choices[c], o->choices[c + 1] ? "|" : ": ");
+            }
+            append_format(&line, "%s (", o->help);
+            if (!strstr(text, line)) { TEST_FAIL("%s --help: no '%s'", COMMANDS[i].name, line); }
+            free(line);
         }
         char* usage = format("usage: ./program %s %s[--option value ...] %s ", COMMANDS[i].name, COMMANDS[i].words,
                              COMMANDS[i].help);

@@ -140,12 +140,12 @@ TEST(a_plan_counts_samples_operations_and_on_a_cpu_the_host_s_memory) {
     p.B = 2;
     p.samples = 0;
     plan_layout(&p, &g);
-    const size_t none = plan_bytes(&p), model = plan_memory(&p).lines;
+    const size_t none = plan_bytes(&p), model = plan_memory(&p).of_lines;
     p.samples = 3;
     EXPECT(plan_bytes(&p) == none + kv_cache_bytes(p.backend, &p.shape, 3, p.sample_capacity));
     p.samples = 0;
     p.place = STATE_IN_HOST; // the device has what it needed no more, and the host has it
-    EXPECT(plan_bytes(&p) == plan_memory(&p).lines + (none - model) + plan_memory(&p).state);
+    EXPECT(plan_bytes(&p) == plan_memory(&p).of_lines + (none - model) + plan_memory(&p).state);
     p.place = STATE_ON_DEVICE;
     p.backend = &other;
     other.operations_bytes = no_bytes;

@@ -1,4 +1,4 @@
-#include "files.h"
+#include "file.h"
 #include <sys/file.h>
 
 bool path_exists(const char* path) {
@@ -315,8 +315,9 @@ bool write_file_atomically(const char* path, const char* text, size_t size, Erro
 bool may_replace(const char* path, const char* head, const char* what, Error* err) {
     if (!path_exists(path)) { return true; }
     char begin[256];
-    const bool is_read = read_begin(path, begin, sizeof begin, err);
-    if (!is_read && err->is_unknown) { return false; }
+    Error why;
+    const bool is_read = read_begin(path, begin, sizeof begin, &why);
+    if (!is_read && why.is_unknown) { return fail(err, "%s; give another --out", why.text); }
     return (is_read && !strncmp(begin, head, strlen(head))) ||
            fail(err, "%s is there already, and is not a %s: give another --out", path, what);
 }

@@ -96,7 +96,8 @@ bool close_synced(FILE* f, const char* path, Error* err);
 // is read back before it takes the place of the old one.
 bool write_file_atomically(const char* path, const char* text, size_t size, Error* err);
 
-// Fails if there is something at the path that does not begin with `head`, as every `what` does: it is not replaced.
+// Fails if there is something at the path that does not begin with `head`, as every `what` does, or cannot be read: it
+// is not replaced.
 bool may_replace(const char* path, const char* head, const char* what, Error* err);
 
 END_C
