@@ -21,7 +21,7 @@
 MAKEFLAGS += --no-builtin-rules
 .DELETE_ON_ERROR:
 hash := \#
-# these two count in the command only: other programs' variables have such names
+# set only in the command: the environment may hold variables of these names for other programs
 config := release
 ARCH   :=
 BUILD  := build/$(config)
@@ -37,7 +37,7 @@ FLAGS    = $(OPT) $(if $(ARCH),-march=$(ARCH)) -ffp-contract=fast -fno-math-errn
 C_FLAGS    = $(CFLAGS) -std=c11 $(FLAGS)
 LINK_FLAGS = $(LDFLAGS) $(filter -fsanitize%,$(OPT)) -Wl,-z,relro,-z,now $(OPENMP) \
     -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib'
-# links C++ and C: by the compiler whose OpenMP is that of $(CC)
+# links C++ with C: the C++ compiler of the family of $(CC), so that both use one OpenMP
 ifeq ($(origin CXX),default)
 CXX := $(if $(findstring clang,$(CC)),$(subst clang,clang++,$(CC)),g++)
 endif

@@ -44,14 +44,14 @@ say() {
 }
 # The step of the newest checkpoint; 0 if there is none.
 newest() {
-    newest=0
+    newest_step=0
     for folder in "$out"/step_????????*; do
         step=${folder##*/step_}
         case $step in *[!0-9]* | ??????????*) continue ;; esac
         step=${step#"${step%%[!0]*}"} # without zeros, which would make it octal
-        [ ! -d "$folder" ] || [ "${step:-0}" -le "$newest" ] || newest=$step
+        [ ! -d "$folder" ] || [ "${step:-0}" -le "$newest_step" ] || newest_step=$step
     done
-    echo "$newest"
+    echo "$newest_step"
 }
 has_trained() { [ "$(newest)" != 0 ] || grep -qs '"kind":"train"' "$out/metrics.jsonl"; }
 # The windows that the run, which has just ended, names to be left out.

@@ -232,10 +232,10 @@ gpus() { compile_emu && limited sh test/comm/gpus.sh $emu; }
 run_scripts() { compile_emu && limited sh test/comm/run_scripts.sh $emu; }
 hosts() { compile_emu && limited sh test/comm/hosts.sh $emu; }
 # Tests in the build that checks memory accesses and data races: kernels at even and odd shapes, two training steps.
-watched="odd_shapes attention_agrees_at two_steps"
-[ -z "$long" ] || watched=''
+checked_tests="odd_shapes attention_agrees_at two_steps"
+[ -z "$long" ] || checked_tests=''
 compile_check() { flock "$work/check" make -s -j "$jobs" emu EMU=check; }
-emulated_check() { compile_check && limited sh test/cuda/kernels.sh build/emu-check $watched; }
+emulated_check() { compile_check && limited sh test/cuda/kernels.sh build/emu-check $checked_tests; }
 traffic() { compile_check && limited sh test/cuda/traffic.sh build/emu-check; }
 full_size() { # bf16 is the largest; the others' kernels are the same templates
     set -- bf16 wraps

@@ -192,6 +192,11 @@ void* realloc_or_die(void* p, size_t bytes, const char* what) {
     return q;
 }
 
+void* grown(void* array, size_t count, size_t size) {
+    const bool is_full = (count & (count - 1)) == 0; // 0 or a power of two
+    return is_full ? realloc_or_die(array, (count ? 2 * count : 1) * size, "a list") : array;
+}
+
 // Appends to *text, NULL or allocated.
 static void append_list(char** text, const char* fmt, va_list args) {
     va_list again;

@@ -138,6 +138,9 @@ int close_standard_output(int status);
 void* alloc_or_die(size_t count, size_t size, const char* what);
 void* realloc_or_die(void* p, size_t bytes, const char* what);
 
+// Returns the array with room for element number `count`: its room is a power of two.
+void* grown(void* array, size_t count, size_t size);
+
 // Return the text that printf(), or vprintf(), would print; the caller frees it.
 char* ATTR_PRINTF(1, 2) format(const char* fmt, ...);
 char* ATTR_PRINTF(1, 0) format_list(const char* fmt, va_list args);

@@ -117,14 +117,14 @@ static CommTime collective_time(const CommBench* b, Collective what, size_t byte
     enum { LEAST = 5, MOST = 15, MOST_TIMES = 200 };
     const double enough = 1.0, resolution = 2e-3; // seconds for all, and for one repetition
     double seconds[MOST];
-    const bool is_wrong = comm_slowest(b->comm, collective_is_right(b, what, bytes) ? 0 : 1) > 0;
+    const bool right = comm_all(b->comm, collective_is_right(b, what, bytes));
     b->backend->device_zero(b->x, bytes);
     collective_seconds(b, what, bytes, 2);
     const double about = comm_slowest(b->comm, collective_seconds(b, what, bytes, 3));
     const int times = (int)fmax(1, fmin(MOST_TIMES, resolution / about));
     const int repetitions = (int)fmax(LEAST, fmin(MOST, enough / (about * times)));
     for (int i = 0; i < repetitions; i++) { seconds[i] = collective_seconds(b, what, bytes, times); }
-    CommTime t = {.seconds = comm_slowest(b->comm, median(seconds, (size_t)repetitions)), .right = !is_wrong};
+    CommTime t = {.seconds = comm_slowest(b->comm, median(seconds, (size_t)repetitions)), .right = right};
     t.algorithm = (double)bytes / t.seconds;
     t.bus = t.algorithm * collective_moves(what, b->comm->size);
     return t;

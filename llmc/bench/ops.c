@@ -62,13 +62,18 @@ static OpSizes sizes_beside_step(const Plan* p, int op) {
     return s;
 }
 
+static bool is_in_step(const StepOps* step, int op) {
+    int i = 0;
+    while (i < step->count && step->op[i].op != op) { i++; }
+    return i < step->count;
+}
+
 // Lists what can be timed: the operations of a step, then all others of op_cases.h, at the model's shapes.
 static StepOps list_ops(const Plan* p) {
-    StepOps ops = record_step(p);
-    bool is_listed[MAX_STEP_OPS] = {false};
-    for (int i = 0; i < ops.count; i++) { is_listed[ops.op[i].op] = true; }
+    const StepOps step = record_step(p);
+    StepOps ops = step;
     for (int op = 0; op_name(op); op++) {
-        if (is_listed[op]) { continue; }
+        if (is_in_step(&step, op)) { continue; }
         if (ops.count == MAX_STEP_OPS) { fatal("bench ops: more than %d rows", MAX_STEP_OPS); }
         ops.op[ops.count++] = (StepOp){.op = op, .layer = "", .size = sizes_beside_step(p, op)};
     }

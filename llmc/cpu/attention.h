@@ -198,6 +198,13 @@ static inline void attention_forward(Stored* out, Stored* rest, float* lse, cons
     }
 }
 
+// Returns the bytes of thread_scratch() that attention_backward_head() takes: dk and dv; but for the plain loops also k
+// and v transposed, p and ds.
+static inline size_t attention_backward_bytes(bool plain, int T, int HS) {
+    const size_t n = (size_t)T * HS;
+    return (plain ? 2 * n : 4 * n + 2 * (size_t)T) * sizeof(float);
+}
+
 // Sets one head's gradients; dk and dv are C and 2C elements behind dq. Pointers and rows as in attention_forward_head,
 // dq as q.
 static inline void attention_backward_head(Stored* dq, const Stored* dout, const Stored* out, const Stored* rest,
@@ -205,7 +212,7 @@ static inline void attention_backward_head(Stored* dq, const Stored* dout, const
     const size_t stride = (size_t)3 * C, n = (size_t)T * HS;
     const bool plain = cpu.kernels == KERNELS_PLAIN;
     const Stored *k = q + C, *v = q + 2 * C;
-    float *dk = thread_scratch((plain ? 2 * n : 4 * n + 2 * (size_t)T) * sizeof *dk), *dv = dk + n;
+    float *dk = thread_scratch(attention_backward_bytes(plain, T, HS)), *dv = dk + n;
     float *kt = dv + n, *vt = kt + n, *p = vt + n, *ds = p + T;
     memset(dk, 0, 2 * n * sizeof *dk);
     if (!plain) {

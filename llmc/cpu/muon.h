@@ -99,23 +99,22 @@ typedef struct {
     Stored *x, *next, *a, *b;
 } MuonScratch;
 
-static inline size_t muon_align(size_t elements) { return round_up(elements * sizeof(Stored), 64); }
-
-static inline MuonScratch muon_scratch(int rows, int cols, void* memory) {
-    MuonScratch s = {.m = min_int(rows, cols), .n = max_int(rows, cols), .transposed = rows > cols};
-    const size_t x = muon_align((size_t)s.m * (size_t)s.n), a = muon_align((size_t)s.m * (size_t)s.m);
-    char* at = memory;
-    s.x = (Stored*)at;
-    s.next = (Stored*)(at + x);
-    s.a = (Stored*)(at + 2 * x);
-    s.b = (Stored*)(at + 2 * x + a);
-    return s;
+// Lays out the memory of a matrix and returns its bytes. If `memory` is NULL, only returns the bytes.
+static inline size_t muon_memory(MuonScratch* s, char* memory, int rows, int cols) {
+    size_t used = 0;
+    *s = (MuonScratch){.m = min_int(rows, cols), .n = max_int(rows, cols), .transposed = rows > cols};
+    const size_t of_x = (size_t)s->m * (size_t)s->n, of_a = (size_t)s->m * (size_t)s->m;
+    s->x = scratch_part(memory, &used, of_x, sizeof(Stored));
+    s->next = scratch_part(memory, &used, of_x, sizeof(Stored));
+    s->a = scratch_part(memory, &used, of_a, sizeof(Stored));
+    s->b = scratch_part(memory, &used, of_a, sizeof(Stored));
+    return used;
 }
 
 // Matrices are taken in turn, so their number does not matter.
 static inline size_t muon_bytes(int count, int rows, int cols) {
-    const size_t m = (size_t)min_int(rows, cols);
-    return count > 0 ? 2 * muon_align((size_t)rows * (size_t)cols) + 2 * muon_align(m * m) : 0;
+    MuonScratch s;
+    return count > 0 ? muon_memory(&s, NULL, rows, cols) : 0;
 }
 static inline int muon_at_a_time(int count, int rows, int cols) {
     (void)rows, (void)cols;
@@ -205,7 +204,8 @@ static inline void muon_update(const MuonMatrix* matrices, int count, int rows, 
     const float fan = sqrtf(fmaxf(1.0f, (float)rows / (float)cols)), scale = (float)h.grad_scale;
     for (int k = 0; k < count; k++) {
         const MuonMatrix* w = &matrices[k];
-        MuonScratch s = muon_scratch(rows, cols, scratch);
+        MuonScratch s;
+        muon_memory(&s, scratch, rows, cols);
         const float norm = muon_momentum(w, (size_t)rows * (size_t)cols, scale, h.momentum);
         const float inverse = 1.0f / (norm + 1e-7f);
         MUON_EACH(&s, rows, cols, s.x[at] = to_stored(inverse * muon_direction(w, i, scale, h.momentum)))

@@ -70,17 +70,17 @@ static inline void cudnn_free_workspace(Pass pass) {
 
 // Fails if others found that cuDNN computes this pass wrongly, or cannot, on this GPU. Transformer Engine refuses the
 // same (transformer_engine/common/fused_attn/fused_attn.cpp), and cuDNN's own check may let some pass.
-static inline bool cudnn_is_trusted(CudnnPass kernels, Error* err) {
+static inline bool cudnn_is_trusted(CudnnPass cudnn_pass, Error* err) {
     if (gpu.major < 8) { return fail(err, "cuDNN's attention needs compute capability 8.0"); } // its documentation
     const size_t version = attention_cudnn_version(); // 0: it cannot be opened, and the plan will say why
     if (version == 91000 || version == 91001) {
         return fail(err, "cuDNN 9.10.0 and 9.10.1 are known for errors in attention: install another version");
     }
     const bool is_old = version && version < 91801;
-    if (is_old && (gpu.major >= 12 || (gpu.major >= 10 && kernels == CUDNN_BACKWARD))) {
+    if (is_old && (gpu.major >= 12 || (gpu.major >= 10 && cudnn_pass == CUDNN_BACKWARD))) {
         return fail(err, "compute capability %d.%d needs cuDNN 9.18.1 or later", gpu.major, gpu.minor);
     }
-    if (gpu.major >= 12 && kernels == CUDNN_BACKWARD) {
+    if (gpu.major >= 12 && cudnn_pass == CUDNN_BACKWARD) {
         return fail(err, "cuDNN has no deterministic backward for compute capability %d.%d", gpu.major, gpu.minor);
     }
     return true;
@@ -91,12 +91,13 @@ static inline bool cudnn_is_trusted(CudnnPass kernels, Error* err) {
 // kernels that were loaded since have taken the margin. Returns false, with the reason, if cuDNN cannot.
 static inline bool cudnn_prepare(Pass pass, int B, int T, int C, int NH, Error* err) {
     CudnnWorkspace* w = &gpu.cudnn_workspace[pass];
-    const CudnnPass kernels = pass == PASS_FORWARD     ? CUDNN_FORWARD
-                              : gpu.nondeterministic ? CUDNN_BACKWARD_ANY_ORDER
-                                                     : CUDNN_BACKWARD;
-    const AttentionShape shape = {B, T, NH, C / NH, FLOATX_IS_FP16 ? ATTENTION_IN_FP16 : ATTENTION_IN_BF16, kernels};
+    const CudnnPass cudnn_pass = pass == PASS_FORWARD   ? CUDNN_FORWARD
+                                 : gpu.nondeterministic ? CUDNN_BACKWARD_ANY_ORDER
+                                                        : CUDNN_BACKWARD;
+    const AttentionType type = FLOATX_IS_FP16 ? ATTENTION_IN_FP16 : ATTENTION_IN_BF16;
+    const AttentionShape shape = {B, T, NH, C / NH, type, cudnn_pass};
     if (!memcmp(&w->shape, &shape, sizeof shape)) { return true; }
-    if (!cudnn_is_trusted(kernels, err)) { return false; }
+    if (!cudnn_is_trusted(cudnn_pass, err)) { return false; }
     const size_t available = device_memory_available(), planned = cudnn_workspace_bytes(B, T, C, NH);
     const size_t most = w->bytes + (is_attention_requested("cudnn") ? max_size(available, planned) : available / 2);
     size_t bytes = 0;
@@ -238,7 +239,8 @@ static __global__ void attention_cache_kernel(floatX* cache, const floatX* qkv, 
 }
 
 static inline void attention_cache(floatX* cache, const floatX* qkv, int B, int T, int past, int capacity, int C) {
-    attention_cache_kernel<<<(unsigned)B * (unsigned)T, 256, 0, gpu.stream>>>(cache, qkv, T, past, capacity, C);
+    const unsigned rows = (unsigned)B * (unsigned)T;
+    attention_cache_kernel<<<rows, THREADS_IN_BLOCK, 0, gpu.stream>>>(cache, qkv, T, past, capacity, C);
     cuda_launched("attention_cache");
 }
 

@@ -9,8 +9,8 @@
 // Returns true if the program has cuDNN and the options allow its attention, which does not stop at documents.
 static inline bool can_use_cudnn() {
     const bool is_allowed = gpu.flash && !gpu.document_mask && !is_attention_requested("flash");
-    const bool is_useless = gpu.major < 8 && !is_attention_requested("cudnn"); // cudnn_prepare() refuses such a GPU
-    return attention_cudnn_prepare && FLOATX_IS_16_BITS && is_allowed && !is_useless;
+    const bool is_tried = gpu.major >= 8 || is_attention_requested("cudnn"); // whose error says what it needs
+    return attention_cudnn_prepare && FLOATX_IS_16_BITS && is_allowed && is_tried;
 }
 
 static inline size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
@@ -38,10 +38,10 @@ static inline bool has_cudnn_attention(Pass pass, int B, int T, int C, int NH) {
 static inline Attention attention_variant(int i) { return i == 0 ? attention_default() : ATTENTION_CUDNN; }
 
 static inline const char* attention_variant_name(Pass pass, int i, int B, int T, int C, int NH) {
-    const Attention kernels = attention_variant(i);
+    const Attention attention = attention_variant(i);
     const bool exists = i == 0 || (i == 1 && attention_default() != ATTENTION_CUDNN);
-    const bool is_cudnn = kernels == ATTENTION_CUDNN;
-    return exists && (!is_cudnn || has_cudnn_attention(pass, B, T, C, NH)) ? attention_name(pass, kernels) : NULL;
+    const bool is_cudnn = attention == ATTENTION_CUDNN;
+    return exists && (!is_cudnn || has_cudnn_attention(pass, B, T, C, NH)) ? attention_name(pass, attention) : NULL;
 }
 
 static inline void choose_attention(Pass pass, int i, int B, int T, int C, int NH) {
@@ -58,15 +58,15 @@ static inline const char* gelu_variant_name(Pass pass, int i) {
 
 // Returns NULL where a kernel has one tiling, as there is nothing to choose.
 static inline const char* flash_variant(Choice choice, int i, int HS) {
-    static FlashTilingName name;
+    static char name[16]; // warps x rows of a warp x streamed rows: "4x32x64"
     const FlashKernel kernel = (FlashKernel)(choice - CHOICE_FLASH_FORWARD);
     if (attention_default() != ATTENTION_FLASH || gpu.major < 8) { return NULL; }
     if (HS % 8 || HS > flash_max_head_size()) { return NULL; }
     if (!flash_tiling(kernel, sizeof(floatX), HS, 1).warps) { return NULL; }
     if (gpu.document_mask && flash_masked_variant(kernel, HS, i) != i) { return NULL; }
     const FlashTiling tiling = flash_tiling(kernel, sizeof(floatX), HS, i);
-    name = flash_tiling_name(tiling);
-    return tiling.warps ? name.text : NULL;
+    snprintf(name, sizeof name, "%dx%dx%d", tiling.warps, tiling.groups * 16, tiling.stream);
+    return tiling.warps ? name : NULL;
 }
 
 static inline const char* variant_name(Choice choice, int i, int B, int T, int C, int NH) {
@@ -105,10 +105,9 @@ static inline void run_alone(Choice choice) { gpu.alone = choice; }
 
 static inline const char* variants_key(int B, int T, int C, int NH) {
     static char text[160];
-    const char* type = gpu.fp8 ? "fp8" : gpu.tf32 ? "tf32" : STRING(FLOATX);
     const char* attention = gpu.requested_attention ? gpu.requested_attention : "auto";
     const size_t cudnn = can_use_cudnn() ? attention_cudnn_version() : 0;
-    snprintf(text, sizeof text, "%d,%d,%d,%d,%s,%d%d%d%d%d%d,%s,%zu", B, T, C, NH, type, gpu.fused, gpu.flash,
+    snprintf(text, sizeof text, "%d,%d,%d,%d,%s,%d%d%d%d%d%d,%s,%zu", B, T, C, NH, gpu_dtype(), gpu.fused, gpu.flash,
              gpu.document_mask, gpu.recomputes_gelu, gpu.nondeterministic, gpu.gpus_leaving_sms, attention, cudnn);
     return text;
 }

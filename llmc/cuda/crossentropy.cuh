@@ -17,8 +17,8 @@ static inline int classifier_chunk(int N) {
 
 static inline void classifier_loss(float* losses, floatX* logits, const floatX* inp, const floatX* weight,
                                    const int* targets, int chunk, int N, int C, int V, int Vp) {
-    for (int n = 0, rows; n < N; n += rows) {
-        rows = N - n < chunk ? N - n : chunk;
+    for (int n = 0; n < N; n += chunk) {
+        const int rows = min_int(chunk, N - n);
         matmul_forward_floatX(logits, inp + (size_t)n * C, weight, NULL, rows, C, Vp);
         softmax_rows(losses + n, logits, targets + n, 0.0f, rows, V, Vp);
     }
@@ -27,8 +27,8 @@ static inline void classifier_loss(float* losses, floatX* logits, const floatX* 
 static inline void classifier_backward(float* losses, floatX* dinp, float* dweight, floatX* logits, const floatX* inp,
                                        const floatX* weight, const int* targets, float dloss, GradMode mode, int chunk,
                                        int N, int C, int V, int Vp) {
-    for (int n = 0, rows; n < N; n += rows, mode = GRADS_ADD) {
-        rows = N - n < chunk ? N - n : chunk;
+    for (int n = 0; n < N; n += chunk, mode = GRADS_ADD) {
+        const int rows = min_int(chunk, N - n);
         const floatX* x = inp + (size_t)n * C;
         matmul_forward_floatX(logits, x, weight, NULL, rows, C, Vp);
         softmax_rows(losses + n, logits, targets + n, dloss, rows, V, Vp);
@@ -41,8 +41,8 @@ static inline void classifier_backward(float* losses, floatX* dinp, float* dweig
 
 static inline void classifier_logits(float* out, floatX* logits, const floatX* inp, const floatX* weight, int chunk,
                                      int N, int C, int V, int Vp) {
-    for (int n = 0, rows; n < N; n += rows) {
-        rows = N - n < chunk ? N - n : chunk;
+    for (int n = 0; n < N; n += chunk) {
+        const int rows = min_int(chunk, N - n);
         matmul_forward_floatX(logits, inp + (size_t)n * C, weight, NULL, rows, C, Vp);
         copy_logits(out + (size_t)n * V, logits, rows, V, Vp);
     }

@@ -78,7 +78,7 @@ typedef struct {
     int flash_variant[NUM_FLASH_KERNELS];         // the tiling (flash_block.cuh)
     char flash_name[NUM_FLASH_KERNELS][16];       // its name; empty: there was no choice
     Choice alone;         // of run_alone()
-    int gpus_leaving_sms; // the number of GPUs, if several and all of them can; else 0
+    int gpus_leaving_sms; // GPUs of the run, if several and all of them can leave multiprocessors to NCCL; else 0
     bool is_beside_nccl;  // collectives may run beside what is queued
     bool leaves_sms;      // matmuls leave multiprocessors to them; set by choose_variant()
     int cudnn_B, cudnn_T; // cuDNN's attention is used for this shape of micro-batch only; 0: any
@@ -106,6 +106,9 @@ typedef struct {
 } Gpu;
 
 inline Gpu gpu; // the one variable that the object files share
+
+// Returns the name of the arithmetic of matmuls, as --dtype has it.
+static inline const char* gpu_dtype() { return gpu.fp8 ? "fp8" : gpu.tf32 ? "tf32" : STRING(FLOATX); }
 
 static inline bool is_attention_requested(const char* name) {
     return gpu.requested_attention && !strcmp(gpu.requested_attention, name);
@@ -151,6 +154,28 @@ static inline void cublas_check(cublasStatus_t status, const char* what) {
     if (status != CUBLAS_STATUS_SUCCESS && !note_capture_failure(what)) {
         fatal("%s: cuBLASLt failed: %s", what, cublasLtGetStatusString(status));
     }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// streams and events
+
+static inline cudaStream_t new_stream() {
+    cudaStream_t stream = NULL;
+    cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
+    return stream;
+}
+
+// An event that orders streams, and takes no time.
+static inline cudaEvent_t new_event() {
+    cudaEvent_t event = NULL;
+    cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+    return event;
+}
+
+// Makes the work queued in `later` from now on wait for all work queued in `earlier` so far. `what` names it in errors.
+static inline void stream_order(cudaEvent_t event, cudaStream_t earlier, cudaStream_t later, const char* what) {
+    cuda_check(cudaEventRecord(event, earlier), "recording an event");
+    cuda_check(cudaStreamWaitEvent(later, event, 0), what);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -240,8 +265,7 @@ static inline void device_upload(void* device, const void* host, size_t bytes) {
         cuda_check(cudaStreamWaitEvent(gpu.upload, gpu.consumed[(k + 1) % 2], 0), "waiting for a batch");
     }
     cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, gpu.upload), "copying a batch to the GPU");
-    cuda_check(cudaEventRecord(gpu.uploaded, gpu.upload), "recording an event");
-    cuda_check(cudaStreamWaitEvent(gpu.stream, gpu.uploaded, 0), "waiting for a batch");
+    stream_order(gpu.uploaded, gpu.upload, gpu.stream, "waiting for a batch");
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -64,16 +64,6 @@ static constexpr int flash_masked_variant(FlashKernel kernel, int HS, int varian
     return kernel == FLASH_FORWARD && (HS - 1) / 32 == 1 && variant == 1 ? 0 : variant;
 }
 
-// The name of a tiling: warps x rows of a warp x streamed rows, "4x32x64" for instance.
-struct FlashTilingName {
-    char text[16];
-};
-static inline FlashTilingName flash_tiling_name(FlashTiling t) {
-    FlashTilingName name;
-    snprintf(name.text, sizeof name.text, "%dx%dx%d", t.warps, t.groups * 16, t.stream);
-    return name;
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // shared memory
 

@@ -213,8 +213,6 @@ static struct {
     size_t count;
 } fp8_weights;
 
-static inline size_t fp8_rows_bytes(const Fp8Weight* w) { return w->OC * w->C + sizeof(Fp8Scale); }
-
 static inline void fp8_weight_cast(const Fp8Weight* w) {
     if (w->transposed) { fp8_cast_transpose<__NV_E4M3>(w->rows, w->transposed, w->scale, w->weight, w->OC, w->C); }
     else { fp8_cast<__NV_E4M3>(w->rows, w->scale, w->weight, w->OC, w->C); }
@@ -255,7 +253,7 @@ static inline const Fp8Weight* fp8_weight(const floatX* weight, size_t OC, size_
         fp8_weights.entry = (Fp8Weight*)realloc_or_die(fp8_weights.entry, bytes, "weights in FP8");
         w = &fp8_weights.entry[fp8_weights.count++];
         *w = {weight, OC, C, NULL, NULL, NULL};
-        w->rows = (uint8_t*)device_alloc(fp8_rows_bytes(w), "a weight in FP8");
+        w->rows = (uint8_t*)device_alloc(OC * C + sizeof(Fp8Scale), "a weight in FP8");
         w->scale = (Fp8Scale*)(w->rows + OC * C);
         gpu.on_free = fp8_weights_forget;
     }

@@ -54,7 +54,7 @@ static inline bool graph_succeeded(cudaError_t error, const char* what) {
 }
 
 // Captures the work that `work` queues and returns it as a graph; NULL if some of it cannot be captured. ThreadLocal
-// lets other threads, such as the data loader's, make calls that a capture forbids.
+// lets other threads, such as NCCL's, make calls meanwhile that a capture forbids.
 static inline cudaGraph_t graph_capture(Work work, const void* arguments) {
     cudaGraph_t graph = NULL;
     gpu.capture_failed = NULL;

@@ -29,7 +29,7 @@ static inline char* nccl_message(ncclResult_t result) {
 }
 
 static inline void nccl_check(ncclResult_t result, const char* what) {
-    if (result == ncclSuccess || result == ncclInProgress) { return; }
+    if (result == ncclSuccess) { return; }
     const char* advice = result == ncclUnhandledCudaError ? "the GPU failed, or has too little memory left: look at "
                                                             "nvidia-smi, give a smaller --batch_size"
                          : result == ncclSystemError
@@ -39,16 +39,12 @@ static inline void nccl_check(ncclResult_t result, const char* what) {
     fatal("%s: %s: %s. Checkpoints on disk are whole: go on with --resume auto", what, nccl_message(result), advice);
 }
 
-// Makes the work queued in `later` from now on wait for all work queued in `earlier` so far.
-static inline void nccl_order(NcclState* s, cudaStream_t earlier, cudaStream_t later) {
-    cuda_check(cudaEventRecord(s->event, earlier), "recording an event");
-    cuda_check(cudaStreamWaitEvent(later, s->event, 0), "waiting for other GPUs");
-}
-
-// Makes the next collective wait for the kernels queued so far.
-static inline void nccl_begin(NcclState* s) {
-    nccl_order(s, gpu.stream, s->stream);
+// Makes the next collective wait for the kernels queued so far. Returns the state.
+static inline NcclState* nccl_begin(Comm* comm) {
+    NcclState* s = (NcclState*)comm->state;
+    stream_order(s->event, gpu.stream, s->stream, "waiting to communicate");
     gpu.is_beside_nccl = true;
+    return s;
 }
 
 static inline bool nccl_open(Comm* comm, Error* err) {
@@ -105,7 +101,7 @@ static inline void nccl_connect(Comm* comm) {
     nccl_check(ncclCommInitRank(&s->comm, comm->size, id, comm->rank), "connecting the GPUs");
     watchdog_watch(comm->peers, nccl_failure, s);
     s->stream = nccl_stream();
-    cuda_check(cudaEventCreateWithFlags(&s->event, cudaEventDisableTiming), "creating an event");
+    s->event = new_event();
     double* first = (double*)device_alloc(sizeof *first, "connecting the GPUs");
     double count = gpu.major >= 9 && gpu.num_sms > 2 * NCCL_SMS;
     device_copy_in(first, &count, sizeof count);
@@ -116,50 +112,45 @@ static inline void nccl_connect(Comm* comm) {
 }
 
 static inline void nccl_all_reduce_begin(Comm* comm, float* x, size_t n) {
-    NcclState* s = (NcclState*)comm->state;
-    nccl_begin(s);
+    NcclState* s = nccl_begin(comm);
     nccl_check(ncclAllReduce(x, x, n, ncclFloat, ncclSum, s->comm, s->stream), "adding up gradients");
 }
 
 static inline void nccl_reduce_scatter_begin(Comm* comm, float* x, size_t n) {
-    NcclState* s = (NcclState*)comm->state;
+    NcclState* s = nccl_begin(comm);
     const size_t part = n / (size_t)comm->size;
-    nccl_begin(s);
     nccl_check(ncclReduceScatter(x, x + (size_t)comm->rank * part, part, ncclFloat, ncclSum, s->comm, s->stream),
                "adding up gradients");
 }
 
 static inline void nccl_all_gather_begin(Comm* comm, void* x, size_t bytes) {
-    NcclState* s = (NcclState*)comm->state;
+    NcclState* s = nccl_begin(comm);
     const size_t part = bytes / (size_t)comm->size;
-    nccl_begin(s);
     nccl_check(ncclAllGather((char*)x + (size_t)comm->rank * part, x, part, ncclUint8, s->comm, s->stream),
                "exchanging parameters");
 }
 
 static inline void nccl_reduce_begin(Comm* comm, float* x, size_t n, int root) {
-    NcclState* s = (NcclState*)comm->state;
-    nccl_begin(s);
+    NcclState* s = nccl_begin(comm);
     nccl_check(ncclReduce(x, x, n, ncclFloat, ncclSum, root, s->comm, s->stream), "adding up gradients");
 }
 
 static inline void nccl_broadcast_begin(Comm* comm, void* x, size_t bytes, int root) {
-    NcclState* s = (NcclState*)comm->state;
-    nccl_begin(s);
+    NcclState* s = nccl_begin(comm);
     nccl_check(ncclBroadcast(x, x, bytes, ncclUint8, root, s->comm, s->stream), "exchanging parameters");
 }
 
 static inline void nccl_end(Comm* comm) {
     NcclState* s = (NcclState*)comm->state;
-    nccl_order(s, s->stream, gpu.stream);
+    stream_order(s->event, s->stream, gpu.stream, "waiting for other GPUs");
     gpu.is_beside_nccl = false;
 }
 
 static inline void nccl_sum(Comm* comm, double* x, int n) {
     NcclState* s = (NcclState*)comm->state;
-    nccl_order(s, gpu.stream, s->stream);
+    stream_order(s->event, gpu.stream, s->stream, "waiting to communicate");
     nccl_check(ncclAllReduce(x, x, (size_t)n, ncclDouble, ncclSum, s->comm, s->stream), "adding up losses");
-    nccl_order(s, s->stream, gpu.stream);
+    stream_order(s->event, s->stream, gpu.stream, "waiting for other GPUs");
 }
 
 static inline void nccl_close(Comm* comm) {

@@ -105,11 +105,9 @@ static inline void require_arithmetic(const DeviceOptions* o) {
 }
 
 static inline void open_events() {
-    cudaEvent_t* const events[3] = {&gpu.uploaded, &gpu.consumed[0], &gpu.consumed[1]};
-    for (int i = 0; i < 3; i++) {
-        cuda_check(cudaEventCreateWithFlags(events[i], cudaEventDisableTiming), "creating an event");
-    }
-    for (int i = 0; i < 2; i++) { cuda_check(cudaEventCreate(&gpu.timer[i]), "creating an event"); }
+    gpu.uploaded = new_event();
+    for (cudaEvent_t& event : gpu.consumed) { event = new_event(); }
+    for (cudaEvent_t& event : gpu.timer) { cuda_check(cudaEventCreate(&event), "creating an event"); }
 }
 
 static inline void open_cublaslt() {
@@ -136,8 +134,8 @@ static inline void open_gpu(const DeviceOptions* o) {
     gpu.minor = properties.minor;
     snprintf(gpu.name, sizeof gpu.name, "%s", properties.name);
     cuda_require_architecture();
-    cuda_check(cudaStreamCreateWithFlags(&gpu.stream, cudaStreamNonBlocking), "creating a stream");
-    cuda_check(cudaStreamCreateWithFlags(&gpu.upload, cudaStreamNonBlocking), "creating a stream");
+    gpu.stream = new_stream();
+    gpu.upload = new_stream();
     open_events();
     cuda_check(cudaMalloc(&gpu.workspace, WORKSPACE_BYTES), "cuBLASLt's workspace");
     cuda_check(cudaMalloc(&gpu.scratch, SCRATCH_BYTES), "scratch memory");
@@ -165,10 +163,10 @@ static inline Attention attention_default() {
 }
 
 // Names kernels of attention. A backward that does not repeat its bits has a name of its own.
-static inline const char* attention_name(Pass pass, Attention kernels) {
+static inline const char* attention_name(Pass pass, Attention attention) {
     static const char* const NAMES[] = {"plain", "flash", "cudnn"};
-    const bool is_any_order = pass == PASS_BACKWARD && kernels == ATTENTION_CUDNN && gpu.nondeterministic;
-    return is_any_order ? "cudnn_nondeterministic" : NAMES[kernels];
+    const bool is_any_order = pass == PASS_BACKWARD && attention == ATTENTION_CUDNN && gpu.nondeterministic;
+    return is_any_order ? "cudnn_nondeterministic" : NAMES[attention];
 }
 
 // Opens the device with the variants that are probably the fastest; choose_variant() sets them later.

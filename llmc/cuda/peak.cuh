@@ -4,13 +4,6 @@
 #include "gpus.h"
 #include "matmul.cuh"
 
-// Returns the operations per second in the data sheet of a GPU of this name (gpus.h); 0 if it is not in the table.
-static inline double published_peak_flops(const char* name) {
-    const GpuFacts* facts = gpu_named(name);
-    const char* dtype = gpu.fp8 ? "fp8" : gpu.tf32 ? "tf32" : STRING(FLOATX);
-    return facts ? gpu_peak_flops(facts, dtype) : 0;
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // measuring: the shortest of PEAK_RUNS runs, each long enough that launching and waiting do not count
 
@@ -68,8 +61,10 @@ static inline double device_matmul_flops(void) {
     }
 }
 
+// The data sheet's, if gpus.h has the GPU.
 static inline double device_peak_flops(void) {
-    const double published = published_peak_flops(gpu.name);
+    const GpuFacts* facts = gpu_named(gpu.name);
+    const double published = facts ? gpu_peak_flops(facts, gpu_dtype()) : 0;
     return published > 0 ? published : device_matmul_flops();
 }
 

@@ -11,13 +11,11 @@
 // Streams and events are created for the first state: most runs have none.
 static inline void state_open() {
     if (gpu.state_in) { return; }
-    cuda_check(cudaStreamCreateWithFlags(&gpu.state_in, cudaStreamNonBlocking), "creating a stream");
-    cuda_check(cudaStreamCreateWithFlags(&gpu.state_out, cudaStreamNonBlocking), "creating a stream");
-    cudaEvent_t* events[STATE_SLOTS + 2] = {&gpu.state_arrived, &gpu.state_updated};
-    for (int i = 0; i < STATE_SLOTS; i++) { events[2 + i] = &gpu.state_left[i]; }
-    for (cudaEvent_t* event : events) {
-        cuda_check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "creating an event");
-    }
+    gpu.state_in = new_stream();
+    gpu.state_out = new_stream();
+    gpu.state_arrived = new_event();
+    gpu.state_updated = new_event();
+    for (cudaEvent_t& event : gpu.state_left) { event = new_event(); }
 }
 
 static inline void state_sync(void) {
@@ -57,13 +55,11 @@ static inline void state_free(void* p, size_t bytes) {
 static inline void state_in(int slot, void* device, const void* host, size_t bytes) {
     cuda_check(cudaStreamWaitEvent(gpu.state_in, gpu.state_left[slot], 0), "waiting for a slot");
     cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, gpu.state_in), "copying state to the GPU");
-    cuda_check(cudaEventRecord(gpu.state_arrived, gpu.state_in), "recording an event");
-    cuda_check(cudaStreamWaitEvent(gpu.stream, gpu.state_arrived, 0), "waiting for state");
+    stream_order(gpu.state_arrived, gpu.state_in, gpu.stream, "waiting for state");
 }
 
 static inline void state_out(int slot, void* host, const void* device, size_t bytes) {
-    cuda_check(cudaEventRecord(gpu.state_updated, gpu.stream), "recording an event");
-    cuda_check(cudaStreamWaitEvent(gpu.state_out, gpu.state_updated, 0), "waiting for an update");
+    stream_order(gpu.state_updated, gpu.stream, gpu.state_out, "waiting for an update");
     if (bytes) {
         cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, gpu.state_out),
                    "copying state from the GPU");

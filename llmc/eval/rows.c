@@ -1,10 +1,5 @@
 #include "rows.h"
 
-void* grown(void* array, size_t count, size_t size) {
-    if (count & (count - 1)) { return array; }
-    return realloc_or_die(array, (count ? 2 * count : 1) * size, "a test set");
-}
-
 void row_item_begin(TestSet* s, int label) {
     s->items = grown(s->items, s->num_items, sizeof *s->items);
     s->items[s->num_items++] = (TestItem){.first = s->num_rows, .rows = 0, .label = label};

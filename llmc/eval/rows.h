@@ -9,9 +9,6 @@ typedef struct {
     const char* delimiter; // between a context and its ending
 } RowMaker;
 
-// Returns the array with room for element number `count`: its room is the next power of two.
-void* grown(void* array, size_t count, size_t size);
-
 // Begins an item, to which rows are then added.
 void row_item_begin(TestSet* s, int label);
 

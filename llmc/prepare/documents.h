@@ -43,9 +43,9 @@ size_t mix_choose(const PrepareOptions* o, const InputState* state);
 // Takes the next chunk, whose tokens are ready. Returns false if no more are wanted.
 typedef bool ChunkTaker(void* context, Chunk* chunk);
 
-// Hands the chunks behind `state` on to `take`, the documents of the sources in turn (mix_choose), until that returns
-// false or the input ends, which it does when the source that is next is used up. It hands on chunks without tokens
-// too, and the state's `chunks`, which it marks as was_taken. When `take` returns, `state` is moved behind the chunk.
-// Without a tokenizer (NULL) documents are only read. Ends the program if a file cannot be read or, without
-// --skip_bad, at the first document that cannot be used.
+// Hands the chunks behind `state` to `take`. mix_choose() picks the source of each document. Ends when `take` returns
+// false, or when the source whose turn it is has no documents left. Chunks without tokens are handed on too; those that
+// an earlier run took (the state's `chunks`) come again, marked as was_taken. When `take` returns, `state` is moved
+// behind the chunk. Without a tokenizer (NULL) documents are only read. Ends the program if a file cannot be read or,
+// without --skip_bad, at the first document that cannot be used.
 void encode_input(const PrepareOptions* o, const Tokenizer* t, InputState* state, ChunkTaker* take, void* context);

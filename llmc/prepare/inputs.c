@@ -15,9 +15,7 @@ typedef struct {
 } NameList;
 
 static void add_name(NameList* list, char* name) {
-    if ((list->count & (list->count - 1)) == 0) { // a power of two: full
-        list->names = realloc_or_die(list->names, max_size(2 * list->count, 1) * sizeof *list->names, "input files");
-    }
+    list->names = grown(list->names, list->count, sizeof *list->names);
     list->names[list->count++] = name;
 }
 

@@ -34,8 +34,8 @@ typedef enum { NOT_SKIPPED, SKIPPED_EMPTY, SKIPPED_NULL, SKIPPED_INVALID, SKIPPE
 // A piece of input and the tokens it becomes.
 typedef struct {
     Position at;
-    Position resume;   // reading from here on gives this chunk again,
-    uint64_t order;    // behind so many others
+    Position resume;   // a place to read from that gives this chunk again
+    uint64_t order;    // chunks that come from there before this one
     InputFormat format;
     Buffer text; // of JSONL: the whole line
     size_t bytes;   // of the document's text

@@ -9,8 +9,6 @@
 #include "../tokenizer/tokenizer_save.h"
 #include <inttypes.h>
 
-static const char EOT[] = "<|endoftext|>";
-
 // Memory of the tables of counts, and of the pieces that are learnt from. Chosen.
 static const size_t COUNTS_MEMORY = (size_t)512 << 20, PIECES_BYTES = (size_t)64 << 20;
 
@@ -49,7 +47,7 @@ static Tokenizer tokenizer_of_merges(const BpeMerge* merges, int count) {
         memcpy(to + left->count, right->bytes, right->count);
         to += TOKENIZER_MAX_BYTES;
     }
-    tokens[vocab_size - 1] = (TokenBytes){EOT, strlen(EOT), true};
+    tokens[vocab_size - 1] = (TokenBytes){EOT_NAME, strlen(EOT_NAME), true};
     Tokenizer t;
     Error err;
     if (!tokenizer_from_tokens(&t, tokens, vocab_size, vocab_size - 1, "the tokenizer learnt", &err)) {

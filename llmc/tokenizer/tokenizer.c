@@ -208,9 +208,8 @@ Tokenizer tokenizer_builtin(void) {
 }
 
 Tokenizer tokenizer_bytes(void) {
-    static const char eot[] = "<|endoftext|>";
     unsigned char byte[256];
-    TokenBytes tokens[257] = {[256] = {eot, strlen(eot), true}};
+    TokenBytes tokens[257] = {[256] = {EOT_NAME, strlen(EOT_NAME), true}};
     for (int b = 0; b < 256; b++) {
         byte[b] = (unsigned char)b;
         tokens[b] = (TokenBytes){&byte[b], 1, false};

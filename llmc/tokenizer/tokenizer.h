@@ -21,6 +21,8 @@
 #pragma once
 #include "../base/base.h"
 
+#define EOT_NAME "<|endoftext|>" // GPT-2's name for it
+
 enum {
     TOKENIZER_MAGIC = 20240328,
     TOKENIZER_HEADER = 1024,       // bytes

@@ -140,12 +140,12 @@ static int vocab_end_of_text(const Vocab* v, Error* err) {
     int found = -1, specials = 0;
     for (int id = 0; id < v->count; id++) {
         if (!v->tokens[id].is_special) { continue; }
-        if (!strcmp(v->name[id], "<|endoftext|>")) { return id; }
+        if (!strcmp(v->name[id], EOT_NAME)) { return id; }
         found = id;
         specials++;
     }
     if (specials == 1) { return found; }
-    fail(err, "%s: which token ends a text? %d tokens are special, none of them is <|endoftext|>", v->path, specials);
+    fail(err, "%s: which token ends a text? %d tokens are special, none of them is " EOT_NAME, v->path, specials);
     return -1;
 }
 

@@ -149,7 +149,7 @@ static void put_config(FILE* out, const Tokenizer* t, const TokenNames* n, int m
     fputc('{', out);
     if (max_length > 0) { fprintf(out, "\"model_max_length\": %d", max_length); }
     else { fputs("\"tokenizer_class\": \"GPT2Tokenizer\"", out); }
-    for (int i = 0; i < 3 && strcmp(n->name[t->eot], "<|endoftext|>"); i++) {
+    for (int i = 0; i < 3 && strcmp(n->name[t->eot], EOT_NAME); i++) {
         fprintf(out, ", \"%s\": ", keys[i]);
         put_json(out, n->name[t->eot], ESCAPED);
     }
