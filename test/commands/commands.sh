@@ -95,6 +95,8 @@ help_and_info_answer() {
     expect 0 ' in 1 file; 1 step of 128 tokens (0.00113 epochs), 1 micro-batch of 4 x 32' $once --out ""
     ! grep -q warning "$dir/err" || note "a warning: $(cat "$dir/err")"
     expect 0 'warning: --warmup_steps 2: the rate never reaches --lr in 1 step' $once --warmup_steps 2 --out ""
+    expect 0 'the rate never reaches --lr in 2 full steps' $once --max_steps 2 --warmup_steps 3 \
+        --total_batch_size 256 --batch_ramp 128:9999 --out "" # which are four smaller ones
     expect 0 'warning: --val_data is the data that the run is trained on' $once --val_every 1 \
         --val_tokens 64 --val_data "$root/corpus_train_*.bin" --out ""
 }
