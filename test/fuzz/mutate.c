@@ -2,7 +2,7 @@
 // libFuzzer, which follows the code that an input reaches, but needs only the sanitizers of any compiler, and always
 // tries the same inputs.
 // usage: mutate_TARGET COUNT SEED...     COUNT inputs; seeds of more than 64 KiB are left out
-#include "llmc/base/base.h"
+#include "llmc/base/file.h"
 #include "test/fuzz/input.h"
 #include <sanitizer/common_interface_defs.h>
 
