@@ -27,7 +27,7 @@ char* weights_folder(const Config* c) {
 void take_data_options(Config* c, const char* folder) {
     static const char* const names[] = {"tokenizer", "val_data", "data_format", "seq_len", "document_mask"};
     Error err;
-    json_t* state = folder ? folder_state(folder) : NULL;
+    json_t* state = folder_state(folder);
     json_t *options = json_object_get(state, "options"), *taken = json_object();
     for (size_t i = 0; options && i < sizeof names / sizeof *names; i++) {
         json_object_set(taken, names[i], json_object_get(options, names[i]));
@@ -39,7 +39,7 @@ void take_data_options(Config* c, const char* folder) {
 }
 
 int trained_positions(const GPT2Config* m, const char* folder) {
-    json_t *state = folder ? folder_state(folder) : NULL, *options = json_object_get(state, "options");
+    json_t *state = folder_state(folder), *options = json_object_get(state, "options");
     const char* init = json_string_value(json_object_get(options, "init"));
     const json_int_t seq_len = json_integer_value(json_object_get(options, "seq_len"));
     const bool are_fewer = init && !strcmp(init, "random") && seq_len > 0 && seq_len < m->max_seq_len;

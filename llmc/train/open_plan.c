@@ -48,7 +48,7 @@ TestSet* open_test_sets(const PhasePlan* p, const Tokenizer* t, int* count) {
 void check_tokenizer(const char* option, const Tokenizer* t, const char* folder, bool may_differ) {
     uint64_t hash;
     if (!t && may_differ) { return; }
-    json_t* state = folder ? folder_state(folder) : NULL;
+    json_t* state = folder_state(folder);
     const bool is_known = json_get_hex(state, "tokenizer_hash", &hash) && (hash || !may_differ); // 0: it had none
     const bool is_same = !is_known || hash == (t ? tokenizer_hash(t) : 0);
     json_decref(state);

@@ -39,7 +39,7 @@ void init_weights(GPT2* g, Optimizer* o, const Plan* p) {
 
 json_t* folder_state(const char* folder) {
     Error err;
-    const bool is_checkpoint = folder_has(folder, "state.json") && folder_has(folder, CHECKPOINT_SUMS);
+    const bool is_checkpoint = folder && folder_has(folder, "state.json") && folder_has(folder, CHECKPOINT_SUMS);
     json_t* state = is_checkpoint ? checkpoint_read_state(folder, &err) : NULL;
     if (is_checkpoint && !state) { fatal("%s", err.text); }
     return state;
