@@ -78,7 +78,8 @@ void ATTR_NORETURN ATTR_PRINTF(1, 2) fatal_corruption(const char* fmt, ...) {
 static struct {
     int own;       // a descriptor that does not block; 0: there is none
     bool is_stuck; // the reader takes nothing
-    bool is_torn;  // a part of a line was dropped
+    bool is_cut;   // a text was dropped, or its end
+    bool is_torn;  // what was written last is a part of a text
 } streams[STDERR_FILENO + 1];
 
 void unblock_standard_streams(void) {
@@ -106,14 +107,20 @@ static bool write_all(int fd, const char* text, size_t size) {
             if (streams[fd].is_stuck) { break; }
         } else if (n < 0 && errno != EINTR) { return false; }
     }
+    streams[fd].is_cut = streams[fd].is_cut || size > 0;
     streams[fd].is_torn = size > 0 && (size < all || streams[fd].is_torn);
     return true;
 }
 
 bool write_stream(int fd, const char* text, size_t size) {
+    static const char missing[] = "\n(lines are missing here: nobody read them in time)\n";
     fflush(stdout);
-    if (streams[fd].is_torn && !write_all(fd, "\n", 1)) { return false; }
-    return streams[fd].is_torn || write_all(fd, text, size); // not behind a part of a line
+    if (streams[fd].is_cut) {
+        const char* note = missing + !streams[fd].is_torn;
+        streams[fd].is_cut = false;
+        if (!write_all(fd, note, strlen(note))) { return false; }
+    }
+    return streams[fd].is_cut || write_all(fd, text, size);
 }
 
 // Prints a message on standard error, and then `end`.

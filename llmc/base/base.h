@@ -120,7 +120,8 @@ void open_standard_streams(void);
 void unblock_standard_streams(void);
 
 // Writes a text to standard output or standard error, behind what stdio has buffered. Drops the rest if it would block
-// and the reader takes nothing for five seconds (chosen), or until a signal comes. Fails if it cannot be written.
+// and the reader takes nothing for five seconds (chosen), or until a signal comes; before the next text, a line then
+// says that some are missing. Fails if it cannot be written.
 bool write_stream(int fd, const char* text, size_t size);
 
 // Sends to /dev/null what is printed from now on, after standard output could not be written.
