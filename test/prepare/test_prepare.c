@@ -152,6 +152,9 @@ TEST(long_documents_are_cut_without_a_trace) {
     Buffer text = write_long_text();
     EXPECT_RUN(0, "", "--out long --val_size 777 --shard_size 100000 long.txt");
     expect_text("long", 777, text.data, text.bytes);
+    text.data[0] = 'x'; // all of a long file counts
+    write_bytes("long.txt", text.data, text.bytes);
+    EXPECT_RUN(1, "other input", "--out long --val_size 777 --shard_size 100000 long.txt");
     free(text.data);
 }
 
@@ -244,6 +247,9 @@ TEST(folders_and_patterns_give_their_files_in_order) {
     write_text("but.txt", "no");
     EXPECT_RUN(0, "", "--force --out many1 --tokenizer bytes --val_size 1 b*.txt"); // a file has this name
     expect_documents("many1", 1, "##star");
+    write_text("rows.ndjson", "{\"text\": \"r\"}\n");
+    EXPECT_RUN(0, "", "--force --out many1 --tokenizer bytes --val_size 1 z.txt rows.ndjson");
+    expect_documents("many1", 1, "#z#r");
     folder = test_path("none");
     EXPECT(make_directories(folder, &err));
     EXPECT_RUN(2, "none: no file in this folder is named", "--out x --val_size 1 none");
@@ -335,6 +341,9 @@ TEST(lines_may_be_longer_than_memory) {
     for (size_t i = 0; i + 8 <= bytes; i += 8) { memcpy(line + i, "words.\r\n", 8); }
     write_bytes("words.txt", line, bytes);
     EXPECT_RUN(0, "1 document of 19922944 bytes", "--out words --tokenizer bytes --val_size 10 words.txt");
+    memset(line + 2 * CHUNK_BYTES, 'x', 2 * CHUNK_BYTES); // behind 262144 lines; the text is cut before an end of line
+    write_bytes("late.txt", line, 4 * CHUNK_BYTES);
+    EXPECT_RUN(1, "late.txt: line 262144: a word of more", "--out late --val_size 1 late.txt");
     free(line);
 }
 
@@ -575,6 +584,14 @@ TEST(nothing_is_overwritten_silently) {
     EXPECT(strstr(run_err, "--force"));
     EXPECT_RUN(1, "another --tokenizer", "--out keep --val_size 5 a.txt b.txt");
     EXPECT_RUN(1, "other input", "--out keep --tokenizer bytes --val_size 5 b.txt a.txt");
+    static const char* const changed[][2] = {
+        {"shard_size 7", "--shard_size 100000000, now 7"}, {"split blank", "--split \"none\", now \"blank\""},
+        {"format text", "--format \"auto\", now \"text\""}, {"field body", "--field \"text\", now \"body\""}};
+    for (int i = 0; i < 4; i++) {
+        char* arguments = format("--out keep --tokenizer bytes --val_size 5 --%s a.txt b.txt", changed[i][0]);
+        EXPECT_RUN(1, changed[i][1], arguments);
+        free(arguments);
+    }
     write_text("b.txt", "Five"); // as long as it was
     EXPECT_RUN(1, "other input", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     expect_documents("keep", 5, "#One two.\n\nThree\n#Four");
@@ -603,6 +620,9 @@ TEST(nothing_is_overwritten_silently) {
     path = test_path("keep.json");
     EXPECT(unlink(path) == 0);
     EXPECT_RUN(1, "keep_val_000000.bin exists already", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT_RUN(0, "", "--out odd[1] --tokenizer bytes --val_size 5 a.txt b.txt"); // no pattern
+    EXPECT(unlink(test_path("odd[1].json")) == 0);
+    EXPECT_RUN(1, "odd[1]_val_000000.bin exists already", "--out odd[1] --tokenizer bytes --val_size 5 a.txt b.txt");
     write_text("keep_val.json", "{\"text\": \"an input\"}");
     EXPECT_RUN(2, "over the input ./keep_val.json",
                "--out keep --tokenizer bytes --val_size 1 --force ./keep_val.json");
@@ -636,9 +656,12 @@ TEST(shards_are_removed_only_for_an_input_that_can_replace_them) {
 
 TEST(an_input_that_changes_while_it_is_read_is_an_error) {
     write_short_texts();
-    changing_input = "b.txt";
-    EXPECT_RUN(1, "b.txt: changed while it was read", "--out changes --tokenizer bytes --val_size 5 a.txt b.txt");
-    EXPECT(!exists("changes_train_000001.bin.tmp"));
+    static const char* const words[] = {"a.txt: changed while it was read", "b.txt: changed while it was read"};
+    for (int i = 0; i < 2; i++) {
+        changing_input = i ? "b.txt" : "a.txt";
+        EXPECT_RUN(1, words[i], "--out changes --tokenizer bytes --val_size 5 --force a.txt b.txt");
+        EXPECT(!exists("changes_train_000001.bin.tmp"));
+    }
     changing_input = NULL;
     EXPECT_RUN(0, "", "--out changes --tokenizer bytes --val_size 5 --force a.txt b.txt");
 }
