@@ -225,6 +225,20 @@ TEST(core_has_22_tasks) {
     }
     EXPECT_NEAR(sum, 4.361, 1e-12);
     EXPECT(shots == 143 && schemas == 2 && languages == 9 && answers == 5);
+    char* table = NULL;
+    for (int i = 0; i < CORE_TASKS; i++) { // with '=' if "\nAnswer: " stands before the answer
+        const char* file = strchr(CORE[i].file, '/') + 1;
+        append_format(&table, "%s %s%s %d %g\n", CORE[i].name, strcmp(file, CORE[i].name) ? file : "",
+                      *CORE[i].delimiter == ' ' ? "" : "=", CORE[i].shots, CORE[i].baseline);
+    }
+    EXPECT(!strcmp(table, "hellaswag_zeroshot hellaswag 0 0.25\njeopardy jeopardy_all= 10 0\n"
+                          "bigbench_qa_wikidata  10 0\narc_easy = 10 0.25\narc_challenge = 10 0.25\ncopa  0 0.5\n"
+                          "commonsense_qa  10 0.2\npiqa = 10 0.5\nopenbook_qa  0 0.25\nlambada_openai  0 0\n"
+                          "hellaswag  10 0.25\nwinograd winograd_wsc 0 0.5\nwinogrande  0 0.5\n"
+                          "bigbench_dyck_languages  10 0\nagi_eval_lsat_ar  3 0.2\nbigbench_cs_algorithms  10 0\n"
+                          "bigbench_operators  10 0\nbigbench_repeat_copy_logic  10 0\nsquad  10 0\ncoqa  0 0\n"
+                          "boolq = 10 0.62\nbigbench_language_identification  10 0.091\n"));
+    free(table);
 }
 
 static void check_numbers(const size_t* numbers, const json_t* expected) {
