@@ -41,6 +41,10 @@ TEST(only_checkpoints_are_listed_newest_first) {
     expect_list(out, 4, 100, 20);
     make_folder(out, "step_1234567890"); // more digits than the format's eight
     expect_list(out, 5, 1234567890, 100);
+    write_text(out, "step_00000200", "x"); // a file
+    expect_list(out, 5, 1234567890, 100);
+    Error err;
+    EXPECT(!check_no_run(out, &err) && strstr(err.text, "such as ") && strstr(err.text, "/step_1234567890"));
     expect_list("/none", 0, 0, 0);
     free(out);
 }
@@ -157,6 +161,8 @@ TEST(the_best_and_every_so_many_are_kept_beside_the_newest) {
     checkpoint_rotate(out, 60, &(KeepRule){.newest = 1, .best = true, .best_step = 30, .every = 20});
     expect_list(out, 4, 60, 40);
     EXPECT(folder_has(out, "step_00000030") && folder_has(out, "step_00000020"));
+    checkpoint_rotate(out, 60, &(KeepRule){.newest = 2, .best_step = 30}); // which is only kept if it is asked for
+    expect_list(out, 2, 60, 40);
     free(out);
 }
 
