@@ -119,6 +119,7 @@ a_run_is_summed_up() {
     printf x >>"$dir/run/step_00000020/model.safetensors" # the first that is verified
     expect 3 'step_00000020/model.safetensors' "$train" info "$dir/run"
     expect 3 'model.safetensors' "$train" info "$dir/run/step_00000020"
+    expect 3 'a checkpoint, whole' "$train" info "$dir/run" "$dir/run/step_00000010"
     expect 0 'a checkpoint, whole' "$train" info "$dir/run/step_00000010"
     expect 1 'no such file or folder' "$train" info "$dir/nothing"
     expect 1 'the folder of neither a run' "$train" info "$dir"
