@@ -115,12 +115,15 @@ static bool write_all(int fd, const char* text, size_t size) {
 bool write_stream(int fd, const char* text, size_t size) {
     static const char missing[] = "\n(lines are missing here: nobody read them in time)\n";
     fflush(stdout);
-    if (streams[fd].is_cut) {
-        const char* note = missing + !streams[fd].is_torn;
-        streams[fd].is_cut = false;
-        if (!write_all(fd, note, strlen(note))) { return false; }
-    }
-    return streams[fd].is_cut || write_all(fd, text, size);
+    if (!streams[fd].is_cut) { return write_all(fd, text, size); }
+    const char* note = missing + !streams[fd].is_torn;
+    Buffer both = {NULL, 0, 0}; // as one: a full pipe may have room for the note, though nobody reads it
+    buffer_append(&both, note, strlen(note));
+    buffer_append(&both, text, size);
+    streams[fd].is_cut = false;
+    const bool ok = write_all(fd, both.data, both.bytes);
+    free(both.data);
+    return ok;
 }
 
 // Prints a message on standard error, and then `end`.
