@@ -25,7 +25,7 @@ bool ATTR_PRINTF(2, 3) (fail)(Error* err, const char* fmt, ...) {
 bool (fail_system)(Error* err, const char* path, const char* cannot_do) {
     const int error = errno;
     fail(err, "%s: cannot %s: %s", path, cannot_do, strerror(error));
-    err->is_unknown = error != ENOENT && error != ENOTDIR;
+    err->is_unknown = !is_absent(error);
     return false;
 }
 
@@ -202,9 +202,9 @@ void* realloc_or_die(void* p, size_t bytes, const char* what) {
     return q;
 }
 
-void* grown(void* array, size_t count, size_t size) {
+void* grown(void* array, size_t count, size_t size, const char* what) {
     const bool is_full = (count & (count - 1)) == 0; // 0 or a power of two
-    return is_full ? realloc_or_die(array, (count ? 2 * count : 1) * size, "a list") : array;
+    return is_full ? realloc_or_die(array, (count ? 2 * count : 1) * size, what) : array;
 }
 
 // Appends to *text, NULL or allocated.

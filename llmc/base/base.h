@@ -69,6 +69,9 @@ typedef struct {
                      // is damaged nor that it is absent
 } Error;
 
+// Returns true if this error of a system call means that there is no such file.
+static inline bool is_absent(int error) { return error == ENOENT || error == ENOTDIR; }
+
 // Fills `err`, with a printable text, and returns false, for `return fail(err, ...)`.
 bool ATTR_PRINTF(2, 3) fail(Error* err, const char* fmt, ...);
 
@@ -139,8 +142,8 @@ int close_standard_output(int status);
 void* alloc_or_die(size_t count, size_t size, const char* what);
 void* realloc_or_die(void* p, size_t bytes, const char* what);
 
-// Returns the array with room for element number `count`: its room is a power of two.
-void* grown(void* array, size_t count, size_t size);
+// Returns an array of `count` elements with room for one more: its room is a power of two. `what` as above.
+void* grown(void* array, size_t count, size_t size, const char* what);
 
 // Return the text that printf(), or vprintf(), would print; the caller frees it.
 char* ATTR_PRINTF(1, 2) format(const char* fmt, ...);

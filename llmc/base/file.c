@@ -3,7 +3,7 @@
 
 bool path_exists(const char* path) {
     if (access(path, F_OK) == 0) { return true; }
-    if (errno != ENOENT && errno != ENOTDIR) { fatal("%s: cannot look at it: %s", path, strerror(errno)); }
+    if (!is_absent(errno)) { fatal("%s: cannot look at it: %s", path, strerror(errno)); }
     return false;
 }
 
@@ -202,7 +202,7 @@ char* temporary_path(const char* path) {
 static Error unreadable; // the folder that the last glob() could not read
 
 static int note_unreadable(const char* folder, int error) {
-    if (error == ENOENT || error == ENOTDIR) { return 0; }
+    if (is_absent(error)) { return 0; }
     errno = error;
     fail_system(&unreadable, folder, "list the folder");
     return 1;
@@ -235,7 +235,7 @@ static bool find_option_path(glob_t* found, const char* option, const char* give
     free(pattern);
     if (!ok) { return fail(err, "%s %s", option, why.text); }
     if (found->gl_pathc > before) { return true; }
-    if (lstat(given, &s) != 0 && errno != ENOENT && errno != ENOTDIR) {
+    if (lstat(given, &s) != 0 && !is_absent(errno)) {
         return fail(err, "%s %s: %s", option, given, strerror(errno));
     }
     return fail(err, "%s %s: no such file: %s%s", option, given, advice,

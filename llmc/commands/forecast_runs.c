@@ -28,7 +28,7 @@ static bool runs_append(Runs* runs, const char* where, const GPT2Config* m, doub
     runs->vocab = m->vocab_size;
     runs->most_parameters = fmax(runs->most_parameters, run.parameters);
     runs->most_tokens = fmax(runs->most_tokens, run.tokens);
-    runs->run = realloc_or_die(runs->run, (size_t)(runs->count + 1) * sizeof *runs->run, "the runs");
+    runs->run = grown(runs->run, (size_t)runs->count, sizeof *runs->run, "the runs");
     runs->run[runs->count++] = run;
     return true;
 }

@@ -8,7 +8,7 @@ bool prompt_check(const Prompt* p, const char* where, Error* err) {
 }
 
 static void append_prompt(Prompts* p, const char* text, size_t bytes) {
-    p->prompt = realloc_or_die(p->prompt, (p->count + 1) * sizeof *p->prompt, "prompts");
+    p->prompt = grown(p->prompt, p->count, sizeof *p->prompt, "prompts");
     p->prompt[p->count++] = (Prompt){.text = text, .bytes = bytes};
 }
 

@@ -1,5 +1,5 @@
-// How shards were made: ./prepare leaves PREFIX.json beside them, with a hash of its tokenizer. Shards without it, such
-// as llm.c's downloads, can only be compared by their ids: none may be beyond the tokenizer's vocabulary.
+// Compares shards with a tokenizer. ./prepare leaves PREFIX.json beside them, with a hash of its own. Shards without
+// it, such as llm.c's downloads, can only be compared by their ids: none may be beyond the vocabulary.
 #pragma once
 #include "../tokenizer/tokenizer.h"
 #include "dataset.h"

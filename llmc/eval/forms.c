@@ -6,8 +6,8 @@
 // Adds an ending, whose text is copied, and its context, which the item then owns.
 static void item_text_add(ItemText* item, char* context, const char* ending) {
     const size_t n = (size_t)item->count++;
-    item->contexts = realloc_or_die(item->contexts, (n + 1) * sizeof *item->contexts, "an item of a test set");
-    item->endings = realloc_or_die(item->endings, (n + 1) * sizeof *item->endings, "an item of a test set");
+    item->contexts = grown(item->contexts, n, sizeof *item->contexts, "an item of a test set");
+    item->endings = grown(item->endings, n, sizeof *item->endings, "an item of a test set");
     item->contexts[n] = context;
     item->endings[n] = format("%s", ending);
 }

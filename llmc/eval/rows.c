@@ -1,12 +1,12 @@
 #include "rows.h"
 
 void row_item_begin(TestSet* s, int label) {
-    s->items = grown(s->items, s->num_items, sizeof *s->items);
+    s->items = grown(s->items, s->num_items, sizeof *s->items, "a test set");
     s->items[s->num_items++] = (TestItem){.first = s->num_rows, .rows = 0, .label = label};
 }
 
 void row_append(TestSet* s, TestRow row) {
-    s->rows = grown(s->rows, s->num_rows, sizeof *s->rows);
+    s->rows = grown(s->rows, s->num_rows, sizeof *s->rows, "a test set");
     s->rows[s->num_rows++] = row;
     s->items[s->num_items - 1].rows++;
 }

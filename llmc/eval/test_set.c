@@ -90,8 +90,8 @@ static bool read_lines(ItemTexts* t, const char* path, const char* text, size_t 
         next = line + bytes + 1;
         Error reason;
         if (strspn(line, " \t\r") >= bytes) { continue; }
-        t->items = grown(t->items, n, sizeof *t->items);
-        t->lines = grown(t->lines, n, sizeof *t->lines);
+        t->items = grown(t->items, n, sizeof *t->items, "a test set");
+        t->lines = grown(t->lines, n, sizeof *t->lines, "a test set");
         t->items[n] = (ItemText){.count = 0};
         t->lines[n] = number;
         t->count++;

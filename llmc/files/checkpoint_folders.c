@@ -50,7 +50,7 @@ long long* checkpoint_list(const char* out, size_t* count) {
         const bool is_checkpoint = is_directory(path);
         free(path);
         if (!is_checkpoint) { continue; }
-        steps = realloc_or_die(steps, (*count + 1) * sizeof *steps, "the list of checkpoints");
+        steps = grown(steps, *count, sizeof *steps, "the list of checkpoints");
         steps[(*count)++] = step;
     }
     closedir(d);

@@ -87,7 +87,7 @@ static bool take_pair(HeaderReader* c, Gguf* g) {
         return false;
     }
     if (!*p.key) { return true; }
-    g->pairs = realloc_or_die(g->pairs, (g->num_pairs + 1) * sizeof p, "the pairs of a GGUF file");
+    g->pairs = grown(g->pairs, g->num_pairs, sizeof p, "the pairs of a GGUF file");
     g->pairs[g->num_pairs++] = p;
     return true;
 }
@@ -121,7 +121,7 @@ static bool take_tensor(HeaderReader* c, Gguf* g) {
     t.offset = (size_t)offset;
     t.type = weight_type_of_ggml(t.ggml);
     if (!tensor_extent(&t)) { return fail(c->err, "%s: tensor %s: an impossible shape", c->path, t.name); }
-    g->tensors = realloc_or_die(g->tensors, (g->num_tensors + 1) * sizeof t, "the tensors of a GGUF file");
+    g->tensors = grown(g->tensors, g->num_tensors, sizeof t, "the tensors of a GGUF file");
     g->tensors[g->num_tensors++] = t;
     return true;
 }

@@ -70,18 +70,20 @@ static const ModelFormat FORMATS[] = {
     {"GGUF", "GGUF", open_gguf, read_gguf},
 };
 
-// Returns the format of a file, by its first bytes; NULL if it has none of ours.
-static const ModelFormat* format_of_file(const char* path) {
-    Error ignored;
+// Returns the format of a file, by its first bytes; NULL if it has none of ours. Sets `why` if it cannot be read.
+static const ModelFormat* format_of_file(const char* path, Error* why) {
     char magic[4];
-    const bool is_read = read_begin(path, magic, sizeof magic, &ignored);
+    const bool is_read = read_begin(path, magic, sizeof magic, why);
     for (size_t i = 1; is_read && i < sizeof FORMATS / sizeof *FORMATS; i++) {
         if (!memcmp(magic, FORMATS[i].magic, 4)) { return &FORMATS[i]; }
     }
     return NULL;
 }
 
-bool is_model_file(const char* path) { return format_of_file(path) != NULL; }
+bool is_model_file(const char* path) {
+    Error ignored;
+    return format_of_file(path, &ignored) != NULL;
+}
 
 #define MODEL_PATHS "give a folder with config.json and model.safetensors, a model.bin of llm.c or a .gguf"
 
@@ -98,12 +100,7 @@ static const char* fetched_as(const char* path) {
 // Says why a path is no model. Returns false.
 static bool not_a_model(const char* path, Error* err) {
     const char* set = fetched_as(path);
-    if (path_exists(path)) {
-        char magic[4];
-        const bool is_read = read_begin(path, magic, sizeof magic, err);
-        if (!is_read && err->is_unknown) { return false; } // the system does not let us read it
-        return fail(err, "%s: not a model; " MODEL_PATHS, path);
-    }
+    if (path_exists(path)) { return fail(err, "%s: not a model; " MODEL_PATHS, path); }
     if (!set) { return fail(err, "%s: no such file or folder; " MODEL_PATHS, path); }
     return fail(err, "%s: no such file or folder; `sh data/fetch.sh %s` downloads it to data/%s: give that path",
                 path, set, set);
@@ -112,8 +109,9 @@ static bool not_a_model(const char* path, Error* err) {
 bool model_file_open(ModelFile* m, const char* path, bool pad_vocab, Error* err) {
     memset(m, 0, sizeof *m);
     m->path = path;
-    m->format = is_directory(path) ? &FORMATS[0] : format_of_file(path);
-    if (!m->format) { return not_a_model(path, err); }
+    *err = (Error){.is_unknown = false};
+    m->format = is_directory(path) ? &FORMATS[0] : format_of_file(path, err);
+    if (!m->format) { return !err->is_unknown && not_a_model(path, err); } // else the system does not let us read it
     if (!m->format->open(m, err)) { return false; }
     m->shape.padded_vocab_size = padded_vocab(m->shape.vocab_size, pad_vocab);
     m->table = gpt2_params_table(&m->shape, 1);

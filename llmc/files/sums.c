@@ -23,7 +23,7 @@ const char* sums_find(const Sums* s, const char* name) {
 void sums_set(Sums* s, const char* name, const char* hex) {
     Sum* sum = find(s, name);
     if (!sum) {
-        s->list = realloc_or_die(s->list, (s->count + 1) * sizeof *s->list, "the list of checksums");
+        s->list = grown(s->list, s->count, sizeof *s->list, "the list of checksums");
         sum = &s->list[s->count++];
         sum->name = format("%s", name);
     }

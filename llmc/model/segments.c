@@ -1,7 +1,7 @@
 #include "segments.h"
 
 static Segment* add_segment(Segments* p, size_t begin, size_t size) {
-    p->segment = realloc_or_die(p->segment, (size_t)(p->count + 1) * sizeof *p->segment, "segments of the parameters");
+    p->segment = grown(p->segment, (size_t)p->count, sizeof *p->segment, "segments of the parameters");
     p->segment[p->count] = (Segment){.range = {begin, size}, .owner = -1};
     return &p->segment[p->count++];
 }

@@ -15,7 +15,7 @@ typedef struct {
 } NameList;
 
 static void add_name(NameList* list, char* name) {
-    list->names = grown(list->names, list->count, sizeof *list->names);
+    list->names = grown(list->names, list->count, sizeof *list->names, "input files");
     list->names[list->count++] = name;
 }
 

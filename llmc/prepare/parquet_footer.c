@@ -131,7 +131,7 @@ static bool add_chunk(Parquet* p, const ColumnMeta* m, int64_t rows, Error* err)
                     m->codec >= 0 && m->codec < NUM_CODECS ? CODEC_NAMES[m->codec] : "an unknown codec");
     }
     if (!codec_check(codec, p->path, err)) { return false; }
-    p->chunks = grown(p->chunks, p->num_chunks, sizeof *p->chunks);
+    p->chunks = grown(p->chunks, p->num_chunks, sizeof *p->chunks, p->path);
     p->chunks[p->num_chunks++] = (ColumnChunk){.num_rows = (uint64_t)rows,
                                                .offset = (uint64_t)offset, .bytes = (uint64_t)m->compressed,
                                                .codec = codec};

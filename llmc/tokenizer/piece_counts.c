@@ -63,7 +63,7 @@ static void table_grow(Table* t) {
 // Returns a copy of a piece in the table's memory.
 static const unsigned char* table_keep(Table* t, const unsigned char* p, size_t length) {
     if (t->num_blocks == 0 || t->used + length > BLOCK) {
-        t->blocks = realloc_or_die(t->blocks, (t->num_blocks + 1) * sizeof *t->blocks, "counts of pieces");
+        t->blocks = grown(t->blocks, t->num_blocks, sizeof *t->blocks, "counts of pieces");
         t->blocks[t->num_blocks++] = alloc_or_die(max_size(length, BLOCK), 1, "counts of pieces");
         t->bytes += max_size(length, BLOCK);
         t->used = 0;

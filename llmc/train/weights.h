@@ -16,6 +16,6 @@ void init_weights(GPT2* g, Optimizer* o, const Plan* p);
 void load_weights(GPT2* g, Optimizer* o, const Plan* p);
 
 // Returns state.json of a folder that is a checkpoint of ours, which the caller releases with json_decref(); NULL for
-// any other folder, for none (NULL), and for a checkpoint of version 2.0, which has no checksums of its files. A damaged
-// one ends the program.
+// any other folder, for none (NULL), and for a checkpoint of version 2.0, which has no checksums of its files. Ends the
+// program if it is damaged.
 json_t* folder_state(const char* folder);

@@ -1,4 +1,4 @@
-// What `generate` prints: texts one after another, in whole characters; the table of log-probabilities; JSON.
+// Tests what `generate` prints: texts in order and in whole characters, the table of log-probabilities, JSON.
 #include "llmc/commands/answers.h"
 #include "llmc/tokenizer/tokenizer_open.h"
 #include "test/test.h"
