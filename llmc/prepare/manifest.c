@@ -153,7 +153,7 @@ static glob_t find_shards(const PrepareOptions* o, const char* ending) {
     return found;
 }
 
-void remove_or_die(const char* path) {
+static void remove_or_die(const char* path) {
     if (unlink(path) != 0 && errno != ENOENT) { fatal("%s: cannot remove: %s", path, strerror(errno)); }
 }
 
@@ -177,19 +177,18 @@ void refuse_foreign_files(const PrepareOptions* o, const Records* r) {
     if (path) { fatal("%s is no file of ./prepare and would be replaced: move it, or give another --out", path); }
 }
 
-static void remove_shards(const PrepareOptions* o, const char* ending) {
+static void remove_found(const PrepareOptions* o, const char* ending) {
     glob_t shards = find_shards(o, ending);
     for (size_t i = 0; i < shards.gl_pathc; i++) { remove_or_die(shards.gl_pathv[i]); }
     globfree(&shards);
 }
 
-void remove_unfinished(const PrepareOptions* o) { remove_shards(o, ".bin.tmp"); }
+void remove_unfinished(const PrepareOptions* o) { remove_found(o, ".bin.tmp"); }
 
-void remove_output(const PrepareOptions* o, const Records* r) {
-    remove_or_die(r->manifest);
+void remove_shards(const PrepareOptions* o, const Records* r) {
     if (!is_foreign(r->floor, "nll")) { remove_or_die(r->floor); }
     remove_or_die(r->sums);
-    remove_shards(o, ".bin");
+    remove_found(o, ".bin");
 }
 
 static void check_same_work(const char* path, const json_t* there, const json_t* now) {

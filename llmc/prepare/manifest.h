@@ -52,14 +52,11 @@ ShardStart next_shard_start(const PrepareOptions* o, const json_t* manifest, con
 // has another size.
 uint64_t check_shards(const PrepareOptions* o, const char* path, const json_t* manifest);
 
-// Removes a file if it exists; ends the program if that fails.
-void remove_or_die(const char* path);
-
 // Ends the program if a file that the run is going to replace was not made by ./prepare.
 void refuse_foreign_files(const PrepareOptions* o, const Records* r);
 
 // Removes the shards of this prefix that a kill has left half written.
 void remove_unfinished(const PrepareOptions* o);
 
-// Removes all finished shards of this prefix, and their records, but for the lock.
-void remove_output(const PrepareOptions* o, const Records* r);
+// Removes all finished shards of this prefix, their checksums and their floor.
+void remove_shards(const PrepareOptions* o, const Records* r);

@@ -21,7 +21,6 @@ typedef struct {
     Records records;
     struct stat* inputs;            // before they were read
     json_t* manifest;
-    bool replaces;                  // the shards that there are, once the first new one is complete
     Sums sums;                      // of the finished shards
     ShardWriter shard;              // the one being written, if `writing`
     bool writing;
@@ -44,12 +43,15 @@ static void save_floor(const Output* out, size_t tokens) {
     json_decref(floor);
 }
 
-// Completes the shard being written and records it. The next one begins behind `skip` tokens of the next chunk.
+// Completes the shard being written and records it. The next one begins behind `skip` tokens of the next chunk. The
+// first one replaces all that --force gave up: only here is it known that the input can replace it.
 static void finish_shard(Output* out, uint64_t skip) {
     size_t tokens = out->shard.num_tokens;
     Error err;
-    if (out->replaces) { remove_output(out->options, &out->records); }
-    out->replaces = false;
+    if (out->number == first_shard(out->manifest)) {
+        save_manifest(out->manifest, out->records.manifest); // it records no shard: those that are there don't count
+        remove_shards(out->options, &out->records);
+    }
     char hex[BLAKE2B_HEX + 1], *path = shard_name(out->options, out->number);
     if (!shard_commit(&out->shard, hex, &err)) { fatal("%s", err.text); }
     sums_set(&out->sums, path_name(path), hex);
@@ -144,39 +146,27 @@ static bool write_chunk(void* context, Chunk* c) {
 // The default validation split is one in DEFAULT_VAL_DIVISOR tokens, at most MAX_DEFAULT_VAL.
 static const uint64_t DEFAULT_VAL_DIVISOR = 10, MAX_DEFAULT_VAL = 100000000;
 
-typedef struct {
-    uint64_t total, enough;
-} TokenCount;
-
 static bool count_chunk(void* context, Chunk* c) {
-    TokenCount* count = context;
-    count->total += c->tokens.count;
-    return count->total < count->enough;
+    uint64_t* total = context;
+    *total += c->tokens.count;
+    return *total < DEFAULT_VAL_DIVISOR * MAX_DEFAULT_VAL;
 }
 
-// Returns the tokens of the input, counted by a first pass over it: to its end, or until there are `enough`. Ends the
-// program if there are none.
-static uint64_t count_tokens(const PrepareOptions* o, const Tokenizer* t, uint64_t enough) {
-    TokenCount count = {.enough = enough};
+// Returns the tokens of the input, counted by a first pass over it: to its end, or until more make no difference to the
+// validation split. Ends the program if there are none.
+static uint64_t count_tokens(const PrepareOptions* o, const Tokenizer* t) {
+    uint64_t total = 0;
     InputState start = input_begin(o);
-    encode_input(o, t, &start, count_chunk, &count);
-    if (count.total == 0) { fatal("%s: the input is empty", o->inputs[0]); }
-    return count.total;
-}
-
-static char* no_training_tokens(const PrepareOptions* o, uint64_t total) {
-    return format("--val_size %lld: the input has only %" PRIu64 " tokens, and some must be left for training",
-                  o->val_size, total);
+    notice("counting tokens, because --val_size is not given");
+    encode_input(o, t, &start, count_chunk, &total);
+    if (total == 0) { fatal("%s: the input is empty", o->inputs[0]); }
+    return total;
 }
 
 // Returns the size of the validation split: by default a tenth of all tokens, at most MAX_DEFAULT_VAL.
 static uint64_t choose_val_size(const PrepareOptions* o, const Tokenizer* t) {
     if (o->val_size >= 0) { return (uint64_t)o->val_size; }
-    uint64_t total = (uint64_t)o->stories;
-    if (total == 0) {
-        notice("counting tokens, because --val_size is not given");
-        total = count_tokens(o, t, DEFAULT_VAL_DIVISOR * MAX_DEFAULT_VAL);
-    }
+    uint64_t total = o->stories > 0 ? (uint64_t)o->stories : count_tokens(o, t);
     if (total < DEFAULT_VAL_DIVISOR) {
         fatal("the input has only %" PRIu64 " tokens: too few to split: give --val_size N (0: all are for training)",
               total);
@@ -184,24 +174,11 @@ static uint64_t choose_val_size(const PrepareOptions* o, const Tokenizer* t) {
     return total / DEFAULT_VAL_DIVISOR < MAX_DEFAULT_VAL ? total / DEFAULT_VAL_DIVISOR : MAX_DEFAULT_VAL;
 }
 
-// Ends the program if the beginning of the input, which is in files, cannot replace the shards that there are.
-static void check_replacement(const PrepareOptions* o, const Tokenizer* t) {
-    if (o->stories > 0 || o->val_size < 0) { return; } // or else all of it was counted
-    const uint64_t enough = (uint64_t)o->val_size + 1, total = count_tokens(o, t, enough);
-    if (total < enough) { fatal("%s", no_training_tokens(o, total)); }
-}
-
 // Ends the program if an input cannot be read, or there can be no folder for --out: before all of the input is read.
 static void check_ends(const PrepareOptions* o) {
     Error err;
     reader_check_files(o);
     if (!make_parent(o->out, &err)) { fatal("--out %s", err.text); }
-}
-
-// Ends the program because the input does not suffice for one shard. Removes the manifest, which records none.
-static void ATTR_NORETURN give_up(const Output* out, const char* why) {
-    if (!out->replaces) { remove_or_die(out->records.manifest); }
-    fatal("%s", why);
 }
 
 // Reads from the manifest how far an earlier run came.
@@ -226,9 +203,10 @@ static void write_shards(Output* out, const Tokenizer* t) {
     encode_input(o, t, &out->now.input, write_chunk, out);
     if (out->total > 0 && out->number == 0) {
         shard_abandon(&out->shard);
-        give_up(out, no_training_tokens(o, out->total));
+        fatal("--val_size %lld: the input has only %" PRIu64 " tokens, and some must be left for training", o->val_size,
+              out->total);
     }
-    if (out->total == 0) { give_up(out, format("%s: the input is empty", o->inputs[0])); }
+    if (out->total == 0) { fatal("%s: the input is empty", o->inputs[0]); }
     if (!out->writing) { fatal("%s: damaged: use --force to make everything anew", out->records.manifest); }
     const char* changed = changed_input(o, out->inputs);
     if (changed) {
@@ -286,22 +264,6 @@ static void remove_lock(void* path, const char* message) {
     unlink(path);
 }
 
-// Makes the manifest of a run that begins anew. With --force, removes the shards that there are; but with standard
-// input, of which nobody knows yet whether it can replace them, finish_shard() does.
-static void begin_manifest(Output* out, const Tokenizer* t, json_t* work) {
-    const PrepareOptions* o = out->options;
-    const uint64_t val_size = choose_val_size(o, t);
-    out->manifest = new_manifest(o, work, val_size);
-    out->replaces = o->force && is_standard_input(o);
-    if (o->force) { remove_unfinished(o); }
-    if (out->replaces) { return; }
-    if (o->force) {
-        check_replacement(o, t);
-        remove_output(o, &out->records);
-    }
-    save_manifest(out->manifest, out->records.manifest);
-}
-
 void prepare(const PrepareOptions* o) {
     Tokenizer tokenizer = tokenizer_open(o->tokenizer);
     if (tokenizer.vocab_size > UINT16_MAX + 1) {
@@ -316,7 +278,10 @@ void prepare(const PrepareOptions* o) {
     out.inputs = look_at_inputs(o);
     json_t* work = describe_work(o, &tokenizer);
     out.manifest = o->force ? NULL : load_manifest(o, records->manifest, work);
-    if (!out.manifest) { begin_manifest(&out, &tokenizer, work); }
+    if (!out.manifest) {
+        out.manifest = new_manifest(o, work, choose_val_size(o, &tokenizer));
+        remove_unfinished(o);
+    }
     continue_run(&out);
     if (json_is_true(json_object_get(out.manifest, "complete"))) { notice("%s: done already", records->manifest); }
     else { write_shards(&out, &tokenizer); }

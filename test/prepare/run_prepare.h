@@ -1,8 +1,8 @@
 // Runs ./prepare as a child process of a test, in the test's folder, and reads what it wrote.
 //
-// fwrite is replaced in the test program by a function that counts, as rename is in synced.h, so that a test can kill a
-// run at each of the points between two changes of what is on the disk. A run that would lose a file in a power cut
-// fails. Include it once, before anything else.
+// fwrite and unlink are replaced in the test program by functions that count, as rename is in synced.h, so that a test
+// can kill a run at each of the points between two changes of what is on the disk. A run that would lose a file in a
+// power cut fails. Include it once, before anything else.
 #pragma once
 #include "test/base/synced.h"
 #include "llmc/prepare/documents.h"
@@ -13,7 +13,7 @@
 
 enum { KILLED = 1000, NOT_SYNCED = 98 }; // in place of an exit code
 
-static int events_until_kill = -1; // counted down to 0 by rename (before and after) and fwrite; -1: never
+static int events_until_kill = -1; // counted down to 0 by rename (before and after), unlink and fwrite; -1: never
 
 static const char* changing_input; // each event of a run writes the first byte of this file anew; NULL: of none
 
@@ -29,6 +29,11 @@ static inline void event(void) {
 size_t fwrite(const void* data, size_t size, size_t count, FILE* f) {
     event();
     return fwrite_unlocked(data, size, count, f);
+}
+
+int unlink(const char* path) {
+    event();
+    return unlinkat(AT_FDCWD, path, 0);
 }
 
 #define main prepare_main
@@ -196,16 +201,26 @@ static inline bool has_its_sum(const char* name) {
     return !strstr(name, ".bin") || (shard_verify_sum(test_path(name), &has_sum, &err) && has_sum);
 }
 
+// Runs prepare with --out part, of which nothing is there.
+static inline int run_anew(int events, const char* arguments) {
+    char* pattern = test_path("part[._]*");
+    glob_t found = {0};
+    Error err;
+    if (!find_paths(&found, pattern, &err)) { TEST_FAIL("%s", err.text); }
+    for (size_t i = 0; i < found.gl_pathc; i++) { unlink(found.gl_pathv[i]); }
+    globfree(&found);
+    return run_until(events, NULL, arguments);
+}
+
 // Kills a run at its first event and continues it, then another `stride` events later, ...; last, kills one run many
 // times.
 static inline void expect_resumable(const char* arguments, int stride, const char* const* files) {
     char* whole = format("--threads 1 --out whole %s", arguments);
     char* part = format("--threads 1 --out part %s", arguments);
-    char* fresh = format("--force %s", part);
     char* forced = format("--force %s", whole);
     EXPECT(run(forced) == 0);
     int kills = 0;
-    for (int at = 0; run_until(at, NULL, fresh) == KILLED; at += stride) {
+    for (int at = 0; run_anew(at, part) == KILLED; at += stride) {
         kills++;
         EXPECT_RUN(0, "part_train", part);
         for (int i = 0; files[i]; i += 2) {
@@ -215,7 +230,7 @@ static inline void expect_resumable(const char* arguments, int stride, const cha
         if (test_failures) { break; }
     }
     EXPECT(kills > 2 && kills * stride > 10);
-    EXPECT(run_until(4, NULL, fresh) == KILLED);
+    EXPECT(run_anew(4, part) == KILLED);
     int steps = 1;
     for (int at = 6; run_until(at, NULL, part) == KILLED && steps < 1000; steps++) { at += stride * (steps % 2); }
     EXPECT(steps > 2 && steps < 1000);
@@ -223,7 +238,6 @@ static inline void expect_resumable(const char* arguments, int stride, const cha
     EXPECT(!exists("part_train_000001.bin.tmp") && !exists(".tmp-part.json"));
     free(whole);
     free(part);
-    free(fresh);
     free(forced);
 }
 

@@ -524,16 +524,14 @@ TEST(resume_within_a_long_document) {
                                         "part_train_000001.bin", "whole_train_000002.bin", "part_train_000002.bin",
                                         "whole.json",           "part.json"};
     const char* arguments = "--out part --val_size 600000 --shard_size 500000 a.txt long.txt";
-    char* fresh = format("--force %s", arguments);
     EXPECT_RUN(0, "", "--force --out whole --val_size 600000 --shard_size 500000 a.txt long.txt");
     int killed = 0;
-    for (int at = 100; run_until(at, NULL, fresh) == KILLED; at += 150) {
+    for (int at = 100; run_anew(at, arguments) == KILLED; at += 150) {
         killed++;
         EXPECT_RUN(0, "", arguments);
         for (int i = 0; i < 8; i += 2) { EXPECT(same_content(files[i], files[i + 1])); }
     }
     EXPECT(killed >= 2);
-    free(fresh);
 }
 
 // A record with members missing, or that promises what is not there, is refused and not followed.
@@ -652,6 +650,29 @@ TEST(shards_are_removed_only_for_an_input_that_can_replace_them) {
     EXPECT(run_until(-1, "{\"text\":\"Oh well\"}", of_input) == 0);
     expect_documents("old", 5, "#Oh well");
     EXPECT(!exists("old.lock") && !exists("old_train_000002.bin"));
+}
+
+// At each event, either the old shards are whole, or the same command without --force makes the new ones.
+TEST(a_kill_while_shards_are_replaced_leaves_the_old_ones_or_a_run_to_go_on_with) {
+    static const char old[] = "--threads 1 --out part --tokenizer bytes --val_size 5 --shard_size 3 a.txt b.txt",
+                      new[] = "--threads 1 --out part --tokenizer bytes --val_size 4 --shard_size 9 b.txt a.txt";
+    char* forced = format("--force %s", new);
+    write_short_texts();
+    int kept = 0, gone = 0;
+    EXPECT(run_anew(-1, old) == 0);
+    for (int at = 0; run_until(at, NULL, forced) == KILLED; at++) {
+        const bool is_kept = run(new) != 0;
+        kept += is_kept;
+        gone += !is_kept;
+        if (is_kept) { EXPECT_RUN(0, "done already", old); }
+        expect_documents("part", is_kept ? 5 : 4, is_kept ? "#One two.\n\nThree\n#Four" : "#Four#One two.\n\nThree\n");
+        EXPECT(has_its_sum("part_val_000000.bin") && has_its_sum("part_train_000001.bin"));
+        EXPECT(exists("part_train_000006.bin") == is_kept);
+        EXPECT(is_kept || !exists("part_train_000002.bin.tmp"));
+        EXPECT(run_anew(-1, old) == 0);
+    }
+    EXPECT(kept > 2 && gone > 2);
+    free(forced);
 }
 
 TEST(an_input_that_changes_while_it_is_read_is_an_error) {
