@@ -144,7 +144,7 @@ sanitize() {
         test_attention_forms=several,of_31 test_gpt2=-adamw,-initial,-ten_muon \
         test_matmul=-sums_of_small,-sums_are_exact,-large_results test_cpu=-speeds,-available,-a_long_row \
         test_generate=-does_not_depend test_mix=-killed test_score=-scores_are_those \
-        test_prepare=-killed,-are_shuffled,-resume_within test_tokenizer=-linear,-all_code \
+        test_prepare=-kill,-are_shuffled,-resume_within test_tokenizer=-linear,-all_code \
         test_prompts=-core_is_that,-perplexities \
         $(ls test/*/test_*.c | sed 's:.*/::; s/\.c$//' | grep -vxF "$(printf '%s\n' $counting)")
     limited env OMP_NUM_THREADS=2 sh test/run.sh build/sanitize "$@"
