@@ -52,8 +52,8 @@ static const GgufTensor* find(const Gguf* g, const Tensor* t, int layer, Error* 
     const size_t rows = found && found->dims > 1 ? found->shape[1] : 1;
     bool ok = found ? true : fail(err, "%s: tensor %s is missing", g->path, name);
     if (ok && (found->dims > 2 || found->shape[0] != t->cols || rows != t->used_rows)) {
-        ok = fail(err, "%s: tensor %s is (%zu,%zu) in %d dimensions, the model's is (%zu,%zu)", g->path, name,
-                  found->shape[0], rows, found->dims, t->cols, t->used_rows);
+        const size_t wanted[] = {t->cols, t->used_rows};
+        ok = fail_shape(err, g->path, name, found->shape, found->dims, wanted, tensor_is_matrix(t) ? 2 : 1);
     }
     if (ok && !found->type) {
         ok = fail(err, "%s: tensor %s: type %u of ggml is not read here: only F32, F16, BF16 and Q8_0", g->path,

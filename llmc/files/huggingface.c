@@ -266,8 +266,7 @@ static bool tensor_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t,
     if (!found) { return false; }
     const char *path = s->files[found->file].path, *name = found->name;
     if (!tensor_shape_is(found, shape, dims)) {
-        return fail(err, "%s: tensor %s is (%zu,%zu) in %d dimensions, the model's is (%zu,%zu) in %d", path, name,
-                    found->shape[0], found->shape[1], found->dims, shape[0], shape[1], dims);
+        return fail_shape(err, path, name, found->shape, found->dims, shape, dims);
     }
     const size_t n = t->used_rows * t->cols;
     if (!safetensors_read_float(s, found, b->file, err)) { return false; }

@@ -84,3 +84,20 @@ const WeightType* weight_type_of_ggml(uint32_t number) {
     }
     return NULL;
 }
+
+// Returns "(24,8)", or "(8)"; the caller frees it.
+static char* shape_text(const size_t* shape, int dims) {
+    char* text = format("(");
+    for (int d = 0; d < dims; d++) { append_format(&text, "%s%zu", d > 0 ? "," : "", shape[d]); }
+    append_format(&text, ")");
+    return text;
+}
+
+bool fail_shape(Error* err, const char* path, const char* name, const size_t* is, int dims, const size_t* wanted,
+                int wanted_dims) {
+    char *found = shape_text(is, dims), *models = shape_text(wanted, wanted_dims);
+    fail(err, "%s: tensor %s is %s, the model's is %s", path, name, found, models);
+    free(found);
+    free(models);
+    return false;
+}

@@ -34,3 +34,7 @@ const WeightType* weight_type_of_ggml(uint32_t number);
 
 // Returns the bytes of n elements, a multiple of the type's block.
 static inline size_t weight_bytes(const WeightType* t, size_t n) { return n / t->block * t->bytes; }
+
+// Fails: tensor `name` of a file has shape `is`, the model's is `wanted`.
+bool fail_shape(Error* err, const char* path, const char* name, const size_t* is, int dims, const size_t* wanted,
+                int wanted_dims);

@@ -201,7 +201,8 @@ enum {
          .needs = "text")                                                                                             \
     INT(sample_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between samples; 0: never",                             \
          .needs = "tokenizer!=none")                                                                                  \
-    INT(sample_tokens, 64, 1, 1e9, NULL, TRAIN | GENERATE, "tokens to generate", .also = "max_new_tokens|max_tokens") \
+    INT(sample_tokens, 64, 1, 1e9, NULL, TRAIN | GENERATE, "tokens to generate",                                      \
+        .also = "max_new_tokens|max_tokens|num_tokens|n_predict")                                                     \
     TEXT(prompt, "", TRAIN | GENERATE | INSPECT,                                                                      \
          "text that a sample continues, or that inspect reads; empty: the start of a document; generate, inspect: -"  \
          " reads standard input, @FILE a file of prompts, one on each line", .also = "start")                         \
