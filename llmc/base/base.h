@@ -91,6 +91,9 @@ void wait_for_rank0_message(void);
 // Ends the program with a run-time error (exit code 1).
 void ATTR_NORETURN ATTR_PRINTF(1, 2) fatal(const char* fmt, ...);
 
+// Ends the message of a failure of a device or a network: saves are written under another name first.
+#define CHECKPOINTS_ARE_WHOLE "Checkpoints on disk are whole: go on with --resume auto"
+
 // Ends the program because of how it was called (exit code 2).
 void ATTR_NORETURN ATTR_PRINTF(1, 2) usage_error(const char* fmt, ...);
 

@@ -25,7 +25,7 @@ static void mpi_check(int error, const char* what) {
     int length = 0;
     if (error == MPI_SUCCESS) { return; }
     MPI_Error_string(error, text, &length);
-    fatal("%s: MPI failed: %.*s. Checkpoints on disk are whole: go on with --resume auto", what, length, text);
+    fatal("%s: MPI failed: %.*s. " CHECKPOINTS_ARE_WHOLE, what, length, text);
 }
 
 static bool mpi_init(Launch* launch, Error* err) {

@@ -118,7 +118,6 @@ static inline bool is_attention_requested(const char* name) {
 // errors
 
 // Ends the program after a failed call. After an error inside the GPU its memory and streams cannot be used any more.
-// Checkpoints on disk are whole, because they are written under another name first.
 static inline void ATTR_NORETURN cuda_fail(cudaError_t error, const char* what) {
     const char *name = cudaGetErrorName(error), *text = cudaGetErrorString(error);
     if (error == cudaErrorMemoryAllocation) {
@@ -127,12 +126,11 @@ static inline void ATTR_NORETURN cuda_fail(cudaError_t error, const char* what) 
               what, name);
     }
     if (error == cudaErrorECCUncorrectable) {
-        fatal("%s: the GPU's memory is damaged (%s: %s). Checkpoints on disk are whole: go on with --resume auto, on "
-              "another GPU if this happens again",
-              what, name, text);
+        fatal("%s: the GPU's memory is damaged (%s: %s). " CHECKPOINTS_ARE_WHOLE ", on another GPU if this happens "
+              "again", what, name, text);
     }
     if (!gpu.is_open) { fatal("%s: the GPU cannot be used (%s: %s): look at nvidia-smi", what, name, text); }
-    fatal("%s: the GPU failed (%s: %s). Checkpoints on disk are whole: go on with --resume auto", what, name, text);
+    fatal("%s: the GPU failed (%s: %s). " CHECKPOINTS_ARE_WHOLE, what, name, text);
 }
 
 // Returns true while a graph is captured, and notes the first failure. Nothing runs during a capture, so a failed call

@@ -36,7 +36,7 @@ static inline void nccl_check(ncclResult_t result, const char* what) {
                              ? "the network failed (NCCL_SOCKET_IFNAME chooses one), or /dev/shm is full (in a "
                                "container: --shm-size=1g)"
                              : "NCCL_DEBUG=WARN says more";
-    fatal("%s: %s: %s. Checkpoints on disk are whole: go on with --resume auto", what, nccl_message(result), advice);
+    fatal("%s: %s: %s. " CHECKPOINTS_ARE_WHOLE, what, nccl_message(result), advice);
 }
 
 // Makes the next collective wait for the kernels queued so far. Returns the state.
@@ -85,7 +85,7 @@ static inline const char* nccl_failure(void* state) {
     ncclResult_t result = ncclSuccess;
     if (ncclCommGetAsyncError(((NcclState*)state)->comm, &result) != ncclSuccess) { return NULL; }
     if (result == ncclSuccess || result == ncclInProgress) { return NULL; }
-    return format("%s. Checkpoints on disk are whole: go on with --resume auto", nccl_message(result));
+    return format("%s. " CHECKPOINTS_ARE_WHOLE, nccl_message(result));
 }
 
 // Ends with a first all-reduce, which counts the GPUs whose matmuls may leave multiprocessors to NCCL. From Hopper on
