@@ -33,7 +33,7 @@
 #define TABLE(residual, twin)                                                                                      \
     {.device = "cuda", .storage = STRING(FLOATX), .level = NULL, .is_host = false,                                 \
      .element_bytes = sizeof(floatX), .residual_bytes = sizeof(residual), .with_bf16_residual = twin,              \
-     .engine = ENGINE, RESIDUAL_FUNCTIONS(ENTRY_##residual), BACKEND_FUNCTIONS(ENTRY)}
+     .engine = ENGINE, RESIDUAL_FUNCTIONS(ENTRY_##residual), BACKEND_FUNCTIONS(ENTRY), GPU_FUNCTIONS(ENTRY)}
 
 #if HAS_BF16_RESIDUAL
 static const Backend bf16_residual = TABLE(bf16, NULL);

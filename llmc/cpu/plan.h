@@ -1,5 +1,4 @@
-// Memory that the operations take beside the tensors of the model. Operations have no variants: the level of
-// instructions is chosen with the backend (backends.c).
+// Memory that the operations take beside the tensors of the model.
 #pragma once
 #include "attention.h"
 #include "crossentropy.h"
@@ -29,25 +28,4 @@ static inline size_t operations_bytes(const TensorTable* params, bool trains, in
     const size_t shared = trains && SHARES_PACKED ? largest_weight_scratch(params) : 0;
     return packed_weights_bytes(params, trains, B * T) + (size_t)cpu.threads * max_size(matmul, attention) + shared +
            layernorm + softmax_memory(&softmax, NULL, chunk, C, Vp);
-}
-
-static inline const char* variant_name(Choice choice, int i, int B, int T, int C, int NH) {
-    return (void)choice, (void)i, (void)B, (void)T, (void)C, (void)NH, (const char*)NULL;
-}
-static inline void choose_variant(Choice choice, int i, int B, int T, int C, int NH) {
-    (void)choice, (void)i, (void)B, (void)T, (void)C, (void)NH;
-}
-static inline void run_alone(Choice choice) { (void)choice; }
-static inline const char* variants_key(int B, int T, int C, int NH) {
-    return (void)B, (void)T, (void)C, (void)NH, "";
-}
-
-// A CPU's matmuls are this program's own: no library offers algorithms to choose from.
-static inline void matmuls_watch(void) {}
-static inline void matmuls_tune(double seconds) { (void)seconds; }
-static inline char* matmuls_save(void) { return format("%s", ""); }
-static inline void matmuls_load(const char* lines) { (void)lines; }
-static inline const char* matmuls_identity(void) { return ""; }
-static inline bool matmul_facts(int i, int algorithm, MatmulFacts* facts) {
-    return (void)i, (void)algorithm, (void)facts, false;
 }

@@ -288,40 +288,6 @@ typedef struct Backend {
     // packed weights, scratch, workspaces of libraries. trains: false if only forward operations run.
     size_t (*operations_bytes)(const TensorTable* params, bool trains, int B, int T, int C, int NH);
 
-    // Returns the name of variant `i` of a choice for micro-batches of (B,T), or NULL if there is none. Variant 0 is
-    // the default; there may be gaps behind it. A device without a choice (a CPU) returns NULL for 0 too.
-    const char* (*variant_name)(Choice choice, int i, int B, int T, int C, int NH);
-
-    // From now on operations use variant `i` for micro-batches of (B,T); where variant_name() has none, one that stands
-    // in for it.
-    void (*choose_variant)(Choice choice, int i, int B, int T, int C, int NH);
-
-    // For timing. If the choice is about one kernel of flash attention's backward, attention_backward() queues only
-    // that kernel from now on. NUM_CHOICES: all of them again.
-    void (*run_alone)(Choice choice);
-
-    // Returns a word for all that the choice of variants for micro-batches of (B,T) depends on, beside the GPU.
-    const char* (*variants_key)(int B, int T, int C, int NH);
-
-    // -----------------------------------------------------------------------------------------------------------------
-    // algorithms of a library's matmuls, where there are several; a CPU has none
-
-    // matmuls_tune() and matmuls_load() concern the matmuls that are queued from now on. Their memory must be there
-    // until then.
-    void (*matmuls_watch)(void);
-    // Times the algorithms of these matmuls, but for those that have a choice already, for about `seconds` in all, on
-    // the data of their last run. From now on the fastest run. Overwrites the outputs of these matmuls.
-    void (*matmuls_tune)(double seconds);
-    // Returns all choices as text, a line for each matmul; free() it.
-    char* (*matmuls_save)(void);
-    // Takes choices from such lines for those of these matmuls that have none yet; ignores other lines.
-    void (*matmuls_load)(const char* lines);
-    // Names what a choice depends on beside the matmul: GPU, driver, version of the library.
-    const char* (*matmuls_identity)(void);
-    // Describes an algorithm of matmul number i in order of first use; algorithm -1: the matmul alone. Returns false if
-    // there is no such matmul.
-    bool (*matmul_facts)(int i, int algorithm, MatmulFacts* facts);
-
     // -----------------------------------------------------------------------------------------------------------------
     // the device
 
@@ -402,10 +368,46 @@ typedef struct Backend {
     // Names the work queued between the two for a profiler: `name`, followed by the layer's number if layer >= 0.
     void (*device_range_push)(const char* name, int layer);
     void (*device_range_pop)(void);
+
+    // -----------------------------------------------------------------------------------------------------------------
+    // variants of operations, and algorithms of a library's matmuls. A CPU has NULL for these functions: instructions
+    // are chosen with the backend (backends.c), and its matmuls are this program's own
+
+    // Returns the name of variant `i` of a choice for micro-batches of (B,T), or NULL if there is none. Variant 0 is
+    // the default; there may be gaps behind it. A GPU without a choice returns NULL for 0 too.
+    const char* (*variant_name)(Choice choice, int i, int B, int T, int C, int NH);
+
+    // From now on operations use variant `i` for micro-batches of (B,T); where variant_name() has none, one that stands
+    // in for it.
+    void (*choose_variant)(Choice choice, int i, int B, int T, int C, int NH);
+
+    // For timing. If the choice is about one kernel of flash attention's backward, attention_backward() queues only
+    // that kernel from now on. NUM_CHOICES: all of them again.
+    void (*run_alone)(Choice choice);
+
+    // Returns a word for all that the choice of variants for micro-batches of (B,T) depends on, beside the GPU.
+    const char* (*variants_key)(int B, int T, int C, int NH);
+
+    // matmuls_tune() and matmuls_load() concern the matmuls that are queued from now on. Their memory must be there
+    // until then.
+    void (*matmuls_watch)(void);
+    // Times the algorithms of these matmuls, but for those that have a choice already, for about `seconds` in all, on
+    // the data of their last run. From now on the fastest run. Overwrites the outputs of these matmuls.
+    void (*matmuls_tune)(double seconds);
+    // Returns all choices as text, a line for each matmul; free() it.
+    char* (*matmuls_save)(void);
+    // Takes choices from such lines for those of these matmuls that have none yet; ignores other lines.
+    void (*matmuls_load)(const char* lines);
+    // Names what a choice depends on beside the matmul: GPU, driver, version of the library.
+    const char* (*matmuls_identity)(void);
+    // Describes an algorithm of matmul number i in order of first use; algorithm -1: the matmul alone. Returns false if
+    // there is no such matmul.
+    bool (*matmul_facts)(int i, int algorithm, MatmulFacts* facts);
 } Backend;
 
 // All functions of the table, for the object files that fill it: those that depend on the type of the residual stream,
-// and the others. An object file of the storage type bf16 has a second table, with a residual stream in bf16.
+// those of a GPU alone, and the others. An object file of the storage type bf16 has a second table, with a residual
+// stream in bf16.
 #define HAS_BF16_RESIDUAL_bf16 1
 #define HAS_BF16_RESIDUAL JOIN(HAS_BF16_RESIDUAL_, FLOATX)
 #define RESIDUAL_FUNCTIONS(_)                                                                                 \
@@ -416,17 +418,17 @@ typedef struct Backend {
     _(gelu_forward), _(attention_forward), _(attention_backward), _(document_bounds), _(attention_cached),    \
     _(classifier_chunk), _(classifier_loss), _(classifier_backward), _(classifier_logits), _(loss_add),       \
     _(norm_squared), _(adamw_update), _(muon_update), _(muon_bytes), _(muon_at_a_time), _(params_round),      \
-    _(params_changed), _(operations_bytes), _(variant_name), _(choose_variant), _(run_alone),                 \
-    _(variants_key), _(matmuls_watch), _(matmuls_tune), _(matmuls_save), _(matmuls_load),                     \
-    _(matmuls_identity), _(matmul_facts), _(device_exists), _(device_lacks), _(device_open), _(device_name),  \
-    _(device_identity), _(device_threads),                                                                    \
-    _(device_kernels), _(device_timer_start), _(device_timer_stop), _(device_peak_flops),                     \
-    _(device_matmul_flops), _(device_kernel_flops), _(device_copy_bandwidth), _(device_alloc),                \
-    _(device_free), _(device_memory_available), _(device_memory_usable), _(host_alloc), _(host_free),         \
-    _(device_zero), _(device_copy), _(device_copy_in), _(device_copy_out), _(device_upload),                  \
-    _(device_send), _(device_fetch), _(device_sync), _(state_alloc), _(state_free), _(state_in),              \
-    _(state_out), _(state_sync), _(device_replay), _(device_forget),                                          \
+    _(params_changed), _(operations_bytes), _(device_exists), _(device_lacks), _(device_open),                \
+    _(device_name), _(device_identity), _(device_threads), _(device_kernels), _(device_timer_start),          \
+    _(device_timer_stop), _(device_peak_flops), _(device_matmul_flops), _(device_kernel_flops),               \
+    _(device_copy_bandwidth), _(device_alloc), _(device_free), _(device_memory_available),                    \
+    _(device_memory_usable), _(host_alloc), _(host_free), _(device_zero), _(device_copy), _(device_copy_in),  \
+    _(device_copy_out), _(device_upload), _(device_send), _(device_fetch), _(device_sync), _(state_alloc),    \
+    _(state_free), _(state_in), _(state_out), _(state_sync), _(device_replay), _(device_forget),              \
     _(device_range_push), _(device_range_pop)
+#define GPU_FUNCTIONS(_)                                                                                      \
+    _(variant_name), _(choose_variant), _(run_alone), _(variants_key), _(matmuls_watch), _(matmuls_tune),     \
+    _(matmuls_save), _(matmuls_load), _(matmuls_identity), _(matmul_facts)
 
 // Returns true if Residual and Stored are the same type. Sizes tell: a Residual of 16 bits is bf16, and only beside
 // Stored in bf16.

@@ -258,7 +258,7 @@ typedef struct {
 
 // Returns true if a kernel of attention in tiles has this variant.
 static bool has_tiling(const Backend* b, const Problem* p, int i) {
-    for (int choice = CHOICE_FLASH_FORWARD; choice <= CHOICE_FLASH_QUERIES; choice++) {
+    for (int choice = CHOICE_FLASH_FORWARD; !b->is_host && choice <= CHOICE_FLASH_QUERIES; choice++) {
         if (b->variant_name((Choice)choice, i, p->s.B, p->s.T, p->C, p->s.NH)) { return true; }
     }
     return false;
