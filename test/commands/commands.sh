@@ -113,9 +113,11 @@ a_run_is_summed_up() {
         'step_00000010  whole' 'step_00000020  whole'; do
         grep -qF -- "$words" "$dir/out" || note "no '$words' from info: $(cat "$dir/out")"
     done
-    must "$train" $small $data $quiet --total_batch_size 512 --batch_ramp 128:9999 --max_steps 3 --out "$dir/ramp"
+    must "$train" $small --model L=1,H=2,C=128,T=48,V=257 $data $quiet --total_batch_size 512 --batch_ramp 128:9999 \
+        --max_steps 3 --out "$dir/ramp"
     sed -i '/"step":6,/,$d' "$dir/ramp/metrics.jsonl" # killed after five of twelve steps
     expect 0 'ended       not recorded: it was killed' "$train" info "$dir/ramp"
+    grep -q ' whole, 2.7 MiB$' "$dir/out" || note "12 bytes a parameter: $(cat "$dir/out")"
     printf x >>"$dir/run/step_00000020/model.safetensors" # the first that is verified
     expect 3 'step_00000020/model.safetensors' "$train" info "$dir/run"
     expect 3 'model.safetensors' "$train" info "$dir/run/step_00000020"
@@ -123,6 +125,42 @@ a_run_is_summed_up() {
     expect 0 'a checkpoint, whole' "$train" info "$dir/run/step_00000010"
     expect 1 'no such file or folder' "$train" info "$dir/nothing"
     expect 1 'the folder of neither a run' "$train" info "$dir"
+}
+
+# Steps 31 to 40 are done twice, one of them with a skip; the lowest validation loss comes twice, and not at the end.
+a_summary_has_the_numbers_of_the_records() {
+    config() { # STEP DATE
+        echo "{\"kind\":\"config\",\"step\":$1,\"date\":\"$2\",\"device\":\"CPU\",
+            \"model\":{\"name\":\"d12\",\"parameters\":124439808},
+            \"options\":{\"train_data\":\"folder_with_a_long_name/corpus_train.bin\",\"tokenizer\":\"bytes\",
+            \"max_steps\":70,\"val_every\":20,\"dtype\":\"bf16\",\"seed\":7}}" | tr -d ' \n' && echo
+    }
+    steps() { # FIRST LAST LOSS
+        seq "$1" "$2" |
+            sed "s/.*/{\"kind\":\"train\",\"step\":&,\"tokens\":&00,\"loss\":$3,\"ms\":2000,\"tok_s\":50.&}/"
+    }
+    { config 0 noon && steps 1 40 9
+        printf '{"kind":"%s","step":%d,"loss":%s}\n' val 20 4.5 skip 25 null skip 35 null
+        config 30 midnight && steps 31 59 9 && steps 60 60 5
+        printf '{"kind":"%s","step":%d,"loss":%s}\n' val 40 4.5 skip 50 null val 60 4.75
+    } >"$dir/metrics.jsonl"
+    must "$train" info "$dir"
+    sed -i 's/ $//' "$dir/out" # lines of options end with a space
+    diff - "$dir/out" >"$dir/diff" <<END || note "$(cat "$dir/diff")"
+run         $dir
+model       d12, 124M parameters, bf16 on CPU
+options     --seed 7 --tokenizer bytes --train_data folder_with_a_long_name/corpus_train.bin --max_steps 70
+            --dtype bf16 --val_every 20
+steps       60 of 70, 6.00k tokens
+time        2:00 in these steps, 0:20 in 10 steps lost to restarts; 50.6 tok/s at the end
+started     noon
+            midnight, resumed at step 30
+skipped     2 updates, the last at step 50
+loss        7, smoothed; last 5
+val loss    4.7500 at step 60, the best 4.5000 at step 20
+checkpoints none
+ended       not recorded: it was killed, or lost its machine; --resume auto continues it
+END
 }
 
 a_file_of_weights_is_described() {
