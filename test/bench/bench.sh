@@ -40,6 +40,12 @@ the_ladder_leaves_a_table_and_a_picture() {
     expect 0 "'all threads' is left out" "$train" bench ladder --model L=1,H=2,C=32,T=16,V=50 --max_steps 1 \
         --threads 1 \
         --out ""
+    # a row of the embedding so large that no rung has a finite loss
+    cp -r test/golden/gpt2 "$dir/huge"
+    weights="$dir/huge/model.safetensors"
+    printf '\377\377\177\177%.0s' $(seq 36) |
+        dd of="$weights" bs=1 seek=$(($(wc -c <"$weights") - 4 * 36)) conv=notrunc 2>/dev/null
+    expect 3 'FAILED' "$train" bench ladder --init "$dir/huge" --seq_len 16 --max_steps 1 --threads 2 --out ""
     expect 2 'leave it out' "$train" bench ladder --attention plain
     expect 2 "bench ladder takes no word after it, but got 'foo'" "$train" bench ladder foo
     expect 2 'bench foo: give one of: ladder' "$train" bench foo
