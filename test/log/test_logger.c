@@ -2,6 +2,7 @@
 #include "llmc/log/logger.h"
 #include "llmc/base/outlier.h"
 #include "llmc/base/rng.h"
+#include "test/base/synced.h"
 #include "test/test.h"
 #include <glob.h>
 #include <poll.h>
@@ -349,9 +350,11 @@ TEST(the_reason_of_the_end_is_the_last_record) {
     EXPECT(logger_open(&l, &o, &err));
     logger_config(&l, 0, json_object());
     EXPECT(logger_sync(&l, &err));
+    EXPECT(is_synced(test_path("end/metrics.jsonl")) && is_synced(test_path("end/log.txt")));
     logger_end(&l, 7, "non-finite", "loss \"nan\"\xff");
     logger_end(&l, 7, "error", "a second reason"); // the first one counts
     EXPECT(logger_close(&l, &err));
+    EXPECT(is_synced(test_path("end/metrics.jsonl")) && is_synced(test_path("end/log.txt")));
     char *metrics = read_file(test_path("end/metrics.jsonl"), NULL, &err), *last = strstr(metrics, "{\"kind\":\"end\"");
     EXPECT(last && !strcmp(last, "{\"kind\":\"end\",\"step\":7,\"reason\":\"non-finite\","
                                  "\"words\":\"loss \\\"nan\\\"\xef\xbf\xbd\"}\n"));
