@@ -1,6 +1,6 @@
 // Parquet files by pyarrow (dev/golden/parquet.py) are read row by row; damaged ones are refused, or read within their
 // bounds.
-#include "llmc/prepare/parquet.h"
+#include "llmc/prepare/reader.h"
 #include "test/test.h"
 #include <jansson.h>
 #include <sys/mman.h>
@@ -364,6 +364,72 @@ TEST(levels_longer_than_their_page_are_refused) {
     if (!parquet_open(&p, path, "text", &err)) { TEST_FAIL("%s", err.text); return; }
     EXPECT(!parquet_next(&p, &kind, &value, &err) && strstr(err.text, "a page's sizes contradict each other"));
     parquet_close(&p);
+}
+
+// Writes a file of one page of these bytes: its header, the length of its first string, and zeros, which take no room
+// on the disk.
+static void write_page_of_zeros(const char* path, size_t bytes, uint32_t length) {
+    static Made made;
+    size_t at[2] = {4, 0};
+    made.size = 0;
+    put_text(&made, "PAR1");
+    put_page_header(&made, 0, bytes);
+    put(&made, 2 << 4 | STRUCT); // field 5
+    put_int(&made, 1, I32, 2), put_int(&made, 1, I32, 0), put_int(&made, 1, I32, 3), put_int(&made, 1, I32, 3);
+    put(&made, 0), put(&made, 0);
+    at[1] = made.size + bytes;
+    memcpy(made.data + made.size, &length, sizeof length);
+    test_write(path, made.data, made.size + sizeof length);
+    made.size = 0;
+    put_footer(&made, 0, at, at, 1);
+    const int fd = open(path, O_WRONLY);
+    EXPECT(fd >= 0 && pwrite(fd, made.data, made.size, (off_t)at[1]) == (ssize_t)made.size && close(fd) == 0);
+}
+
+TEST(pages_footers_and_documents_that_take_much_memory_are_refused) {
+    const char *path = test_path("large.parquet"), *footer = test_path("footer.parquet");
+    const PrepareOptions o = {.inputs = (char*[]){test_path("large.parquet")}, .num_inputs = 1, .field = "text"};
+    const Source source = {.end_input = 1};
+    Parquet p;
+    Error err;
+    ParquetRow kind;
+    Bytes value;
+    write_page_of_zeros(path, PARQUET_MAX_PAGE / 2 + 1, 0); // it is not compressed, but could be
+    EXPECT(parquet_open(&p, path, "text", &err) && !parquet_next(&p, &kind, &value, &err));
+    EXPECT(strstr(err.text, "row 0: a page of 192 MiB, too much for memory"));
+    parquet_close(&p);
+
+    const uint32_t tail[2] = {(256 << 20) + 1, 0x31524150}; // PAR1
+    const int fd = open(footer, O_WRONLY | O_CREAT, 0600);
+    EXPECT(pwrite(fd, &tail[1], 4, 0) == 4 && pwrite(fd, tail, 8, 300 << 20) == 8 && close(fd) == 0);
+    EXPECT_REFUSED(footer, "text", "a footer of 268435457 bytes");
+
+    for (uint32_t more = 0; more < 2; more++) {
+        Reader r;
+        Chunk c = {.ok = false};
+        write_page_of_zeros(path, MAX_DOCUMENT_BYTES + more + 8, MAX_DOCUMENT_BYTES + more);
+        reader_open(&r, &o, &source, (Position){.input = 0});
+        EXPECT(reader_next(&r, &c) && c.ok == !more && c.skip == (more ? SKIPPED_LONG : NOT_SKIPPED));
+        EXPECT(!more || (c.error && strstr(c.error, "large.parquet: row 0: a document of 16 MiB, more than 16")));
+        chunk_clear(&c);
+        EXPECT(reader_next(&r, &c) && c.ok && c.text.bytes == 0); // the row behind it
+        chunk_clear(&c);
+        reader_close(&r);
+    }
+}
+
+TEST(a_block_ends_where_its_data_end) {
+    static const char frames[] = "\x28\xb5\x2f\xfd\x20\x03\x19\0\0abc" // by zstd, stored
+                                 "\x28\xb5\x2f\xfd\x20\x03\x19\0\0def";
+    enum { BOTH = sizeof frames - 1, ONE = BOTH / 2 };
+    char out[7] = "";
+    Error err;
+    if (!codec_check(CODEC_ZSTD, "frame", &err)) { SKIP("built without zstd"); }
+    EXPECT(decompress_block(out, 6, frames, BOTH, CODEC_ZSTD, "frame", &err) && !strcmp(out, "abcdef"));
+    EXPECT(!decompress_block(out, 3, frames, ONE + 1, CODEC_ZSTD, "frame", &err)); // a byte behind it
+    EXPECT(!decompress_block(out, 3, frames, BOTH, CODEC_ZSTD, "frame", &err));
+    EXPECT(!decompress_block(out, 4, frames, ONE, CODEC_ZSTD, "frame", &err));
+    EXPECT(!decompress_block(out, 2, frames, ONE, CODEC_ZSTD, "frame", &err));
 }
 
 TEST(an_encrypted_footer_is_named) {
