@@ -478,6 +478,36 @@ TEST(documents_are_shuffled) {
     free(four);
 }
 
+// Shuffles by these arguments; returns the numbers of two windows, or of the two sources in turn.
+static int* shuffled_numbers(const char* arguments) {
+    size_t count;
+    char* line = format("--force --out orders --tokenizer bytes --val_size 10 --shuffle %s", arguments);
+    EXPECT_RUN(0, "", line);
+    free(line);
+    int* numbers = numbers_of("orders", &count);
+    EXPECT(count == 2 * WINDOW_CHUNKS);
+    return numbers;
+}
+
+TEST(windows_sources_and_seeds_have_orders_of_their_own) {
+    int windows = 0, sources = 0, seeds = 0, halves = 0; // documents at the same place; in their half of the mixture
+    write_numbers("two.jsonl", 2 * WINDOW_CHUNKS);
+    write_numbers("one.jsonl", WINDOW_CHUNKS);
+    write_numbers("other.jsonl", WINDOW_CHUNKS);
+    int *five = shuffled_numbers("--seed 5 two.jsonl"), *six = shuffled_numbers("--seed 6 two.jsonl"),
+        *mixed = shuffled_numbers("--seed 5 --mix one.jsonl:1,other.jsonl:1");
+    for (int i = 0; i < WINDOW_CHUNKS; i++) {
+        windows += five[WINDOW_CHUNKS + i] == five[i] + WINDOW_CHUNKS;
+        sources += mixed[2 * i] == mixed[2 * i + 1];
+        seeds += five[i] == six[i];
+        halves += mixed[i] < WINDOW_CHUNKS / 2; // two sources have windows of half the size
+    }
+    EXPECT(windows < 100 && sources < 100 && seeds < 100 && halves > WINDOW_CHUNKS - 100);
+    free(five);
+    free(six);
+    free(mixed);
+}
+
 // Expects the shards of a prefix to have the long text, whose first bytes are " w w", in one piece.
 static void expect_long_text(const char* prefix, const Buffer* text) {
     size_t val, at = 0;
