@@ -1,6 +1,7 @@
-// Signals that ask a run to stop.
+// Signals that ask a run to stop, and the votes of its ranks.
+#include "llmc/train/ranks.h"
 #include "llmc/train/requests.h"
-#include "test/test.h"
+#include "test/files/small_model.h"
 #include <signal.h>
 
 enum { STOPS = 9, GOES_ON = 8 };
@@ -34,6 +35,27 @@ TEST(the_same_signal_again_ends_the_program) {
     }
     EXPECT(waitpid(child, &status, 0) == child);
     EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+}
+
+// A stop is then noticed before the end of a step that may take minutes; otherwise no rank waits for others within one.
+TEST(ranks_ask_each_other_between_micro_batches_of_half_a_second) {
+    static const struct { double seconds; long long rounds; bool is_slow; } steps[] = {
+        {0.4, 1, false}, {0.6, 1, true}, {4.4, 10, false}, {5.6, 10, true}};
+    Model* m = open_model(C);
+    Comm comm = comm_alone();
+    Ranks ranks;
+    ranks_open(&ranks, &comm, m->g.backend);
+    EXPECT(ranks.is_slow); // until the first step has ended
+    for (int i = 0; i < 4; i++) {
+        ranks_vote(&ranks, &m->o, false, steps[i].seconds, steps[i].rounds);
+        ranks_count_votes(&ranks);
+        EXPECT(ranks.is_slow == steps[i].is_slow && !ranks.stops && !ranks.saves);
+    }
+    comm.size = 2;
+    ranks.is_slow = false;
+    EXPECT(!ranks_leave_step(&ranks)); // without a message
+    ranks_close(&ranks, m->g.backend);
+    close_model(m);
 }
 
 TEST_MAIN()
