@@ -95,7 +95,9 @@ a_save_that_fails_is_tried_again_after_the_next_step() {
     tiny="$dir/run/.tmp-step_00000050"
     mkdir -p "$tiny"
     small_disk 4k "$tiny" || return 0
-    must "$train" $small $short $data $quiet --max_steps 100 --save_every 50 --keep 0 --out "$dir/run"
+    # killed if it saves for ever
+    must timeout -s KILL 300 "$train" $small $short $data $quiet --max_steps 100 --save_every 50 --keep 0 \
+        --out "$dir/run"
     umount "$tiny"
     [ "$(grep -c 'Trying again' "$dir/err")" = 1 ] || note "not one failure: $(tail -n 3 "$dir/err")"
     [ "$(steps_in "$dir/run" | wc -w)" = 2 ] || # the next step after the failure, and 100
