@@ -53,6 +53,8 @@ a_run_has_its_tokens_with_another_batch() {
     grep -q 'the learning rate goes from .* at this resumption' "$dir/err" || note "no warning: $(cat "$dir/err")"
     must "$train" $common --train_data "$root/corpus_val_*.bin" --total_batch_size 512 --max_steps -1 --out "$dir/epoch"
     go_on "$train" "$dir/epoch" 8 "$dir/half" --total_batch_size 128
+    grep -q '(1[34] steps then, 30 now)' "$dir/err" || # 13, or one more for the end of the epoch
+        note "steps of the epoch: $(grep warning "$dir/err")"
     epoch=$(tokens_of "$dir/epoch")
     while read -r run least; do
         tokens=$(tokens_of "$dir/$run")
