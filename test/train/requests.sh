@@ -413,7 +413,8 @@ a_spike_ends_a_run_that_goes_on_without_its_data() {
     expect 4 "/step_00000120. To go on from it without the data since then: $without" "$train" $spiky $poison \
         --on_spike stop --out "$dir/run"
     [ "$(reason_of "$dir/run" | cut -d ' ' -f 1)" = spike ] || note "reason: $(reason_of "$dir/run")"
-    said="step 140: loss [5-9].* windows 1112 to 1119\..*: $without"
+    z=$(printf %.2f "$(sed -n 's/.*"step":140,"what":"loss","z":\(.*\)}$/\1/p' "$dir/run/metrics.jsonl")")
+    said="step 140: loss [5-9].* (z-score $z), norm of the gradient .* windows 1112 to 1119\..*: $without"
     tail -n 1 "$dir/run/log.txt" | grep -q "^ended after step 139: spike: $said\$" ||
         note "$(tail -n 1 "$dir/run/log.txt")"
     [ "$(steps_in "$dir/run")" = "20 40 60 80 100 120 " ] || note "checkpoints: $(steps_in "$dir/run")"
