@@ -3,6 +3,7 @@
 #include "test/base/synced.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
+#include "llmc/train/weights.h"
 #include "llmc/base/json.h"
 #include "llmc/files/sums.h"
 #include "test/files/small_save.h"
@@ -11,6 +12,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
 // folders
@@ -119,6 +121,29 @@ TEST(a_checkpoint_that_is_being_read_is_removed_later) {
     checkpoint_rotate(out, 4, &(KeepRule){.newest = 1});
     EXPECT(!folder_has(out, "step_00000003") && folder_has(out, "step_00000004"));
     EXPECT(checkpoint_hold(path) == -1); // it was removed
+    free(path);
+    free(out);
+}
+
+static int shared_locks; // that were asked for
+
+int flock(int fd, int how) {
+    shared_locks += (how & LOCK_SH) != 0;
+    return (int)syscall(SYS_flock, fd, how);
+}
+
+// A run that begins with another one's checkpoint goes on for days.
+TEST(a_checkpoint_is_locked_until_its_weights_are_loaded) {
+    char* out = new_folder();
+    Model* m = open_model(C);
+    char* path = save(out, m, 1, 1);
+    const Plan plan = {.weights = path};
+    shared_locks = 0;
+    load_weights(&m->g, &m->o, &plan);
+    EXPECT(shared_locks == 1);
+    checkpoint_remove(path);
+    EXPECT(!path_exists(path));
+    close_model(m);
     free(path);
     free(out);
 }
