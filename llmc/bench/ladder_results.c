@@ -32,8 +32,8 @@ void print_rung(const Ladder* l, int index) {
     if (r->ran) {
         printf(" %-11s %7.0d %10.2f %9.1f %9.1f %6s %9.1f %9.1f %6.2fx %6.2fx %10.6f %9.2e %9.2e %-6s", r->level,
                r->threads, r->ms, r->tokens_per_second, r->flops / 1e9, percent_text(percent, r->flops / r->peak_flops),
-               in_mib(r->plan_bytes), in_mib(r->peak_bytes), r->gain, r->total_gain, r->loss, r->loss_error,
-               r->tolerance, rung_verdict(r));
+               in_mib(r->plan_bytes), in_mib(r->peak_bytes), r->gain, r->total_gain, plain_nan(r->loss),
+               plain_nan(r->loss_error), r->tolerance, rung_verdict(r));
     } else {
         printf(" %56s %9.1f %9s %-55s", "", in_mib(r->plan_bytes), "", r->why_not);
     }
