@@ -1,7 +1,6 @@
 #include "ladder.h"
 #include "../train/backends.h"
 #include "../check/trial.h"
-#include "../data/dataloader.h"
 #include "ladder_results.h"
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -61,28 +60,6 @@ static void ladder_probe(Ladder* l, int unused) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // measuring
-
-// Makes the batch that all rungs train on: random tokens, or the first of --train_data.
-static void ladder_batch(Ladder* l) {
-    const Config* c = l->config;
-    Error err;
-    const int V = l->plan.shape.vocab_size;
-    const size_t B = (size_t)l->plan.B, T = (size_t)l->plan.T, n = B * T;
-    l->batch = alloc_or_die(3 * n, sizeof *l->batch, "a batch of tokens");
-    if (config_source(c, "train_data") == FROM_DEFAULT) {
-        batch_random(l->batch, n, V, (uint64_t)c->seed, 0);
-        return;
-    }
-    Dataset data;
-    bool ok = dataset_open(&data, "--train_data", c->train_data, token_header(c), (int)T, V, &err);
-    for (size_t row = 0; ok && row < B; row++) {
-        const uint64_t window = data_window(row, data.num_windows, DATA_SHUFFLED, (uint64_t)c->seed);
-        ok = dataset_read(&data, window, l->batch + row * T, l->batch + n + row * T, &err);
-    }
-    if (!ok) { fatal("%s", err.text); }
-    dataset_close(&data);
-    batch_sort(l->batch, n, V);
-}
 
 // Returns the median milliseconds of a step, and sets *loss to the loss after UPDATES_COMPARED updates.
 static double time_steps(const Ladder* l, Trial* trial, double* loss) {
@@ -187,7 +164,9 @@ int bench_ladder(const Config* config) {
     ladder_options(l);
     const int code = in_child(ladder_probe, l, 0, &ignored);
     if (code != EXIT_DONE) { exit(code); } // it printed the reason
-    ladder_batch(l);
+    const size_t n = (size_t)l->plan.B * (size_t)l->plan.T;
+    l->batch = alloc_or_die(3 * n, sizeof *l->batch, "a batch of tokens"); // that all rungs train on
+    batch_random(l->batch, n, l->plan.shape.vocab_size, (uint64_t)config->seed, 0);
     print_ladder_heading(l, min_int(UPDATES_COMPARED, l->steps + l->kind->warm_up - 1));
     ladder_climb(l);
     l->given = bench_given(config, &l->plan);
