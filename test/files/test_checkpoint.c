@@ -70,6 +70,10 @@ TEST(a_folder_that_cannot_be_listed_ends_the_program_and_loses_nothing) {
     EXPECT_DEATH(EXIT_RUNTIME, words, forbid_more_files(); checkpoint_newest(out, &state, CHECKPOINT_READ));
     EXPECT_DEATH(EXIT_RUNTIME, words, forbid_more_files(); checkpoint_clean(out));
     EXPECT(folder_has(out, "file") && folder_has(out, "step_00000003") && folder_has(out, ".tmp-step_00000005"));
+    char* unknown = below(out, "step_00000009"); // it may be the newest
+    EXPECT(symlink("step_00000009", unknown) == 0);
+    EXPECT_DEATH(EXIT_RUNTIME, "step_00000009: cannot look at it: Too many levels", checkpoint_list(out, &n));
+    free(unknown);
     free(file);
     free(out);
 }
