@@ -186,6 +186,8 @@ clean:
 	rm -rf build train_gpt2 train_gpt2cu prepare
 
 include test/rules.mk
+# MPI=yes would do without it
+$(foreach v,MPI NCCL ZLIB ZSTD SNAPPY CUDNN,$(if $(filter-out 0 1,$($(v))),$(error $(v)=$($(v)): give 0 or 1)))
 $(if $(OPT),,$(error config=$(config) is not one of release, debug, sanitize, thread, memcheck, fuzz))
 
 $(shell mkdir -p $(BUILD))
@@ -200,6 +202,7 @@ write   = $(if $(BUILDS),$(file >$(BUILD)/$(1),$(2)),$(eval .PHONY: $(BUILD)/$(1
 record  = $(if $(call differ,$(file <$(BUILD)/$(1)),$(2)),$(call write,$(1),$(2)))
 $(call record,settings,$(CC) $(C_FLAGS) $(KERNEL_OPT_$(config)) $(TEST_OPT_$(config)) $(HARDEN) $(LINK_FLAGS) $(MPI))
 $(call record,cuda_settings,$(NVCC) $(NVCC_RELEASE) $(NVCCFLAGS) $(NCCL_FLAGS))
+$(call record,cudnn_settings,$(CXX) $(CUDNN_FLAGS))
 $(call record,cuda_link_settings,$(CUDA_TYPES))
 FLAGGED := llmc/base/release llmc/commands/version llmc/prepare/compression
 # when these have changed, all programs are linked again

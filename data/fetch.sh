@@ -37,10 +37,14 @@ number() { case $1 in '' | *[!0-9]* | ??????????*) return 1 ;; esac; }
 size_of() { if [ -f "$1" ]; then echo $(($(wc -c <"$1"))); else echo 0; fi; } # FILE
 is_exact() { case $1 in '' | *[!0-9]*) return 1 ;; esac; } # BYTES
 
-sum_of() { # FILE: prints its SHA-256
-    if have sha256sum; then sha256sum <"$1"
-    elif have shasum; then shasum -a 256 <"$1"
-    else openssl dgst -sha256 -r <"$1"; fi | cut -d ' ' -f 1
+sum_of() { # FILE: sets $found, its SHA-256
+    summed=$1
+    if have sha256sum; then set -- sha256sum
+    elif have shasum; then set -- shasum -a 256
+    else set -- openssl dgst -sha256 -r; fi
+    "$@" <"$summed" >"$head.sum" &
+    await_child || true
+    read -r found _ <"$head.sum" || found=''
 }
 
 # A list of sums, in the format of sha256sum -c.
@@ -101,7 +105,7 @@ is_right() { # FILE PATH
         why="it has $(size_of "$1") bytes, not $bytes"
         return 3
     fi
-    found=$(sum_of "$1")
+    sum_of "$1"
     [ -n "$found" ] || { why='its checksum cannot be computed'; return 3; }
     if [ "$sum" != - ] && [ "$found" != "$sum" ]; then
         why="its SHA-256 is $found, not $sum"
@@ -224,6 +228,7 @@ fetch() {
 
 stop() {
     trap '' INT TERM HUP
+    [ -z "$child" ] || kill "$child" 2>/dev/null || true
     for pid in ${lanes:-}; do kill "$pid" 2>/dev/null || true; done
     for pid in ${lanes:-}; do wait "$pid" 2>/dev/null || true; done
     echo "stopped: the same command continues" >&2
@@ -344,7 +349,7 @@ start=$PWD
 if [ -z "$out" ]; then out=$here shown=data; else shown=${out%/}; fi
 mkdir -p "$out" || die 1 "cannot write to $out"
 cd "$out"
-work=$(mktemp -d)
+work=$(mktemp -d) head="$work/head"
 trap clean EXIT
 trap stop INT TERM HUP
 take_lock "$name"

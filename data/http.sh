@@ -27,7 +27,8 @@ await_child() {
     return $code
 }
 
-# ask URL OPTION...: runs curl, with HF_TOKEN if $token is set. The token goes through a pipe: `ps` shows arguments.
+# ask_curl, ask_wget OPTION... URL: run it, with HF_TOKEN if $token is set. curl gets the token through a pipe, wget
+# from a file: `ps` shows arguments.
 ask_curl() {
     line=''
     [ -z "$token" ] || line="header = \"Authorization: Bearer $HF_TOKEN\""

@@ -9,6 +9,7 @@
 #   FOLDER    the root folder to make, which must not exist yet (a new folder under /tmp)
 #   SCRIPT    what to run (scripts/quickstart.sh scripts/test.sh)
 set -eu
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 here=$PWD
 CDPATH='' cd "$(dirname "$0")/.."
 working_tree='' keep=''

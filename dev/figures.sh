@@ -5,6 +5,7 @@
 # nothing else should use meanwhile. Needs chromium for the picture, and data/tinyshakespeare.txt.
 # usage: sh dev/figures.sh
 set -eu
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 CDPATH='' cd "$(dirname "$0")/.."
 root=$PWD
 record=dev/bench/results/cpu/readme.txt
@@ -21,23 +22,25 @@ awk '/^### You have a laptop/ { on = 1 } on && /^    / { print; seen = 1; next }
     grep -v '^ *make$' >"$work/commands"
 # Keeps, of the step lines, the first, each hundredth and the last.
 thinned() { awk -F '[ /]+' '/^step/ && $2 != 1 && $2 % 100 && $2 != $3 { next } 1'; }
+# Runs a command; if it fails, what it printed last is shown.
+shown() { "$@" >"$work/out" 2>&1 || { tail -n 20 "$work/out" >&2; exit 1; }; }
 
 {
     echo "command: sh dev/figures.sh"
     echo "machine: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores"
     echo "load before: $(cut -d ' ' -f 1 /proc/loadavg)"
     echo "date: $(date -u +%Y-%m-%d)"
-    ./train_gpt2 --version | head -n 1
+    shown sh scripts/quickstart.sh "$work/quickstart"
+    ./train_gpt2 --version | head -n 1 # which quickstart.sh has built
     echo
     echo "== sh scripts/quickstart.sh"
-    sh scripts/quickstart.sh "$work/quickstart" >"$work/out" 2>&1
     thinned <"$work/out"
     echo
     echo "== You have a laptop and a text, with Tiny Shakespeare as book.txt"
     cd "$work/laptop"
     ln -s "$root/train_gpt2" "$root/prepare" .
     ln -s "$root/data/tinyshakespeare.txt" book.txt
-    sh -eu ../commands >../out 2>&1
+    shown sh -eu ../commands
     thinned <../out
     cd "$root"
 } >"$work/record"

@@ -9,6 +9,7 @@
 #   clocks held down by heat or power (hardware)               a step takes longer than it should
 # (NVIDIA, "GPU Memory Error Management".) The kernel's log tells more: dmesg | grep Xid
 set -u
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 found=0
 # ask FIELD 'what it means': a field that this driver does not know counts as fine
 ask() {

@@ -10,8 +10,12 @@
 # repository. All runs have --resume auto: the same command begins the run, continues it after a stop, and does nothing
 # once it is complete. Under mpirun, srun, torchrun or multi_node/* each script is one process and GPUS is ignored.
 set -eu
-# --help alone is the script's; beside other options it is the program's.
-case $* in -h | --help) sed -n '2,/^\. /s/^# \{0,1\}//p' "$0"; exit ;; esac
+case $* in
+-h | --help)
+    sed -n '2,/^\. /s/^# \{0,1\}//p' "$0"
+    sed -n '5,7s/^# \{0,1\}//p' "$(dirname "$0")/run.sh"
+    exit ;;
+esac
 CDPATH='' cd "$(dirname "$0")/.."
 
 die() { echo "error: $*" >&2; exit 1; }

@@ -12,6 +12,8 @@
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 
+case ${1:-} in cudnn | sass) [ $# = 1 ] || { echo "error: setup.sh $1 takes nothing else" >&2; exit 2; } ;; esac
+
 # fetch FOLDER PACKAGE VERSION: downloads a package of PyPI and unpacks it into build/FOLDER. Fails if that fails.
 fetch() {
     folder="$(dirname "$0")/../build/$1"

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Runs every test that needs no GPU. Prints progress, the reason for each skip, the seconds of each group and, at the
 # end, the failures again. The last line is `N passed, N failed, N skipped`. Installs missing packages (setup.sh).
-# usage: sh scripts/test.sh [quick|long|GROUP...]
+# usage: sh scripts/test.sh [quick | [long] [GROUP...]]
 #   (nothing)   all groups: 8 to 14 minutes on two cores
 #   quick       the test programs, a small run on each backend, how a user begins (scripts): 90 s
-#   long        all groups, each at full length: hours
+#   long        all groups, or those given, each at full length: hours
 #   GROUP...    some groups; an unknown name prints their names
 # Logs are kept in build/log/GROUP.
 set -u
@@ -21,13 +21,13 @@ only_long="plants plain aarch64 fuzz lint thread memcheck"
 long= # not empty: full length; read by the scripts and functions below
 case ${1:-} in
 "") groups="$all coverage" ;;
-long) groups="$all $only_long coverage" long=1 ;;
-quick) groups="unit smoke scripts" ;;
+long) shift && groups=${*:-$all $only_long coverage} long=1 ;;
+quick) [ $# = 1 ] || { echo "error: quick takes no groups" >&2; exit 2; } && groups="unit smoke scripts" ;;
 *) groups=$* ;;
 esac
 for g in $groups; do
     case " build smoke $only_long coverage $all " in *" $g "*) continue ;; esac
-    echo "error: no group '$g'; there are: build smoke $only_long coverage $all" >&2
+    echo "error: no group '$g'; there are: build smoke" $only_long coverage $all >&2
     exit 2
 done
 for g in $counted; do

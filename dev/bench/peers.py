@@ -21,9 +21,9 @@ the command, the machine and the versions.
 
 Examples:
 
-  dev/bench/peers.py --python VENV/bin/python                                         B 4, T 64: some minutes
-  dev/bench/peers.py --python VENV/bin/python -T 1024 --rounds 2 --warmup 1 --steps 2  B 4, T 1024: 10 to 20 s a step
-  dev/bench/peers.py --python VENV/bin/python --device cuda --dtype fp32 tf32 bf16 -B 16 -T 1024 --steps 20
+  python3 dev/bench/peers.py --python VENV/bin/python                                         B 4, T 64: some minutes
+  python3 dev/bench/peers.py --python VENV/bin/python -T 1024 --rounds 2 --warmup 1 --steps 2  10 to 20 s a step
+  python3 dev/bench/peers.py --python VENV/bin/python --device cuda --dtype fp32 tf32 bf16 -B 16 -T 1024 --steps 20
 
 With --llmc FOLDER, llm.c's CPU trainer takes its turn too; with --cpu avx2, PyTorch is limited to AVX2 as ours is.
 Run it from the repository's root after `make`. VENV is a virtual environment with torch and transformers.
@@ -326,6 +326,8 @@ def check_contenders(a):
         sys.exit(f"error: no train_gpt2 in {a.llmc}: run `make train_gpt2` there")
     if a.llmc and any((a.device, *shape) != LLMC_SHAPE for shape in itertools.product(a.dtype, a.B, a.T)):
         sys.exit("error: --llmc: llm.c's CPU trainer takes B 4 and T 64 in fp32 alone")
+    if a.json and not os.access(os.path.dirname(a.json) or ".", os.W_OK):
+        sys.exit(f"error: cannot write {a.json}")
     test = ("import sys, torch, transformers; "
             "sys.exit(3 if sys.argv[1] == 'cuda' and not torch.cuda.is_available() else 0)")
     result = subprocess.run([a.python, "-c", test, a.device], capture_output=True, text=True)
@@ -379,7 +381,7 @@ def main():
             facts.update(said)
     print_table(records)
     if a.json:
-        options = sys.argv[1:]
+        options = [part for word in sys.argv[1:] for part in (word.split("=", 1) if word[:2] == "--" else [word])]
         for path in ("--python", "--program", "--llmc", "--json"):  # leaves out paths of this machine
             at = options.index(path) if path in options else len(options)
             options = options[:at] + options[at + 2:]

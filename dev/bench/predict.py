@@ -291,6 +291,8 @@ def main():
         sys.exit(0)
     if not args.gpu:
         sys.exit(__doc__)
+    if args.gpus < 1 or args.link <= 0:
+        parser.error("give --gpus of at least 1, and a --link of more than 0 GB/s")
     gpu = find_gpu(args.gpu)
     step = record(args.program, gpu, options)
     report(gpu, step, args.gpus, args.link, price_of(gpu) if args.price is None else args.price)

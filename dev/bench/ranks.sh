@@ -4,6 +4,7 @@
 # unless options of the trainer say otherwise. Takes minutes on two cores, which nothing else should use meanwhile.
 # usage: sh dev/bench/ranks.sh [--rounds N] [--steps N] [--json FILE] [OPTIONS OF THE TRAINER]
 set -uf # -f: the programs expand the patterns
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 CDPATH='' cd "$(dirname "$0")/../.."
 command -v mpirun >/dev/null || { echo "error: no mpirun: install openmpi-bin and libopenmpi-dev" >&2; exit 1; }
 rounds=3 steps=2 json=''
@@ -41,6 +42,7 @@ run="./train_gpt2 --model gpt2 --seq_len 64 --batch_size 4 --total_batch_size 32
 for round in $(seq "$rounds"); do
     step_ms mpirun -np 2 --bind-to none $run --threads 1 "$@" >"$folder/two" || exit 1
     step_ms $run --threads 2 "$@" >"$folder/one" || exit 1
+    [ -s "$folder/one" ] && [ -s "$folder/two" ] || { echo "error: no step was measured" >&2; exit 1; }
     cat "$folder/two" >>"$folder/all_two"
     cat "$folder/one" >>"$folder/all_one"
     two=$(median <"$folder/two") one=$(median <"$folder/one")

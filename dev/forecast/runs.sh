@@ -13,6 +13,7 @@
 # It can be stopped at any time: the same command goes on, and finished runs are not repeated. Losses do not depend on
 # the machine's load, nor on JOBS.
 set -eu
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 CDPATH='' cd "$(dirname "$0")/../.."
 script=dev/forecast/runs.sh
 jobs=${JOBS:-2} work=${WORK:-build/forecast} results=${RESULTS:-dev/forecast/results}

@@ -7,6 +7,7 @@
 # usage: sh dev/learning/average.sh    after `SIZE=medium sh dev/learning/study.sh data`; 20 minutes of one core
 #   WORK=build/learning/medium, SEEDS="1 2 3", STEPS=1000, TRAIN=./train_gpt2
 set -eu
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 CDPATH='' cd "$(dirname "$0")/../.."
 work=${WORK:-build/learning/medium} seeds=${SEEDS:-1 2 3} steps=${STEPS:-1000} train=${TRAIN:-./train_gpt2}
 every=$((steps / 40))
@@ -27,17 +28,24 @@ loss_of() { # FOLDER
         --dtype fp32 --batch_size 16 | sed -n 's/^val loss //p'
 }
 
+# Prints a row of the table's figures.
+report() { # NAME QUARTER CHECKPOINTS FOLDER
+    loss=$(loss_of "$4")
+    [ -n "$loss" ] || { echo "error: no loss of $4" >&2; exit 1; }
+    echo "$1 $2 $3 $loss"
+}
+
 # Measures the newest checkpoint and the means, removes those of the last quarter, and begins again.
 measure_run() { # NAME SEED
     run=$runs/$1-$2
     for quarter in 4 3 2 1; do
         last=$(printf 'step_%08d' $((steps * quarter / 4)))
-        echo "$1 $quarter 1 $(loss_of "$run/$last")"
+        report "$1" $quarter 1 "$run/$last"
         for n in 3 5 10; do
             [ $n -le $((10 * quarter)) ] || continue
             rm -rf "$runs/mean"
             "$train" export hf --init "$run" --average $n --out "$runs/mean" >/dev/null
-            echo "$1 $quarter $n $(loss_of "$runs/mean")"
+            report "$1" $quarter $n "$runs/mean"
         done
         find "$run" -maxdepth 1 -name 'step_*' | while read -r folder; do
             step=$(basename "$folder" | sed 's/step_0*//')

@@ -157,8 +157,11 @@ run() { # NAME CORPUS PART SEED OPTION...
     # a subshell whose children's time is that of this run
     ( "$train" $command --out "$folder" >"$folder/out" 2>&1 || exit 1
       times >"$folder/times" ) || { echo "error: $name: $(tail -n 1 "$folder/out")" >&2; return 1; }
+    # a run that a signal has stopped ends with 0, too
+    loss=$(sed -n "/^step *$steps\\//,\$s/^val loss //p" "$folder/out")
+    [ -n "$loss" ] || { echo "error: $name: stopped before its end" >&2; return 1; }
     awk -F '[ms ]+' 'NR == 2 { print 60 * ($1 + $3) + $2 + $4 }' "$folder/times" >"$folder/seconds"
-    sed -n 's/^val loss //p' "$folder/out" | tail -n 1 >"$folder/loss"
+    echo "$loss" >"$folder/loss"
     rm -f "$folder/report.html" "$folder/log.txt" "$folder/times"
     echo "$(date +%T) $(cat "$folder/loss") $(cat "$folder/seconds") s $name"
 }

@@ -39,7 +39,8 @@ timeline)
     nsys profile --trace=cuda,nvtx --force-overwrite=true --output="$out/timeline" \
         ./train_gpt2cu "$@" --max_steps 6 $steps --val_data "" --out ""
     for report in nvtx_gpu_proj_sum cuda_gpu_kern_sum cuda_api_sum; do
-        nsys stats --report $report --format table "$out/timeline.nsys-rep" | tee "$out/timeline_$report.txt"
+        nsys stats --report $report --format table "$out/timeline.nsys-rep" >"$out/timeline_$report.txt"
+        cat "$out/timeline_$report.txt"
     done
     echo "open $out/timeline.nsys-rep in Nsight Systems" ;;
 bytes)

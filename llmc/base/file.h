@@ -7,10 +7,10 @@
 
 BEGIN_C
 
-// Return true if there is something at `path`, or FOLDER/NAME, or a folder. End the program if the system cannot tell
-// (EIO, EACCES, ...): what cannot be seen now must not be taken for absent.
+// Returns true if there is something at `path`. Ends the program if the system cannot tell (EIO, EACCES, ...): what
+// cannot be seen now must not be taken for absent.
 bool path_exists(const char* path);
-bool folder_has(const char* folder, const char* name);
+bool folder_has(const char* folder, const char* name); // FOLDER/NAME, likewise
 bool is_directory(const char* path);
 bool is_same_file(const char* a, const char* b); // false if one does not exist
 

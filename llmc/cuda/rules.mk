@@ -32,6 +32,6 @@ $(CUDA_OBJECTS): $(BUILD)/cuda_%.o: train_gpt2.cu $(BUILD)/cuda_settings | check
 	@grep -v -E '^ptxas info|bytes stack frame|^$$' $(@:.o=.ptxas) >&2 || true
 # -O1 is enough for a file that only calls cuDNN, and takes less of the long time that its headers need to compile
 CUDNN_FLAGS := -std=c++17 -O1 -D_GNU_SOURCE -Wall -Wextra -DCUDNN_FRONTEND_SKIP_JSON_LIB $(GPU_INCLUDES)
-$(BUILD)/attention_cudnn.o: llmc/cuda/attention_cudnn.cpp
+$(BUILD)/attention_cudnn.o: llmc/cuda/attention_cudnn.cpp $(BUILD)/cudnn_settings
 	$(if $(HAS_CUDNN),,$(error CUDNN=1: there is $(NO_CUDNN)))
-	$(CXX) $(CUDNN_FLAGS) -MMD -MP -c $< -o $@
+	$(CXX) $(CUDNN_FLAGS) -MD -MP -c $< -o $@

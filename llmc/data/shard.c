@@ -160,13 +160,19 @@ static bool shard_read_back(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* er
     return ok;
 }
 
-bool shard_commit(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* err) {
+bool shard_seal(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* err) {
     bool ok = shard_write_header(w, err);
     if (ok) {
         FILE* file = w->file;
         w->file = NULL;
         ok = close_synced(file, w->path, err) && shard_read_back(w, hex, err);
     }
+    if (!ok) { shard_abandon(w); }
+    return ok;
+}
+
+bool shard_commit(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* err) {
+    bool ok = !w->file || shard_seal(w, hex, err);
     if (ok && rename(w->temporary, w->path) != 0) {
         ok = fail(err, "%s: cannot rename %s: %s", w->path, w->temporary, strerror(errno));
     }

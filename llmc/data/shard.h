@@ -88,6 +88,10 @@ bool shard_create(ShardWriter* w, const char* path, Error* err);
 // Appends `count` tokens.
 bool shard_write(ShardWriter* w, const uint16_t* tokens, size_t count, Error* err);
 
-// Completes the header, syncs the file, reads it back and renames it to its final name. Writes the checksum of what
-// was read back to `hex`. If it returns true, the shard survives a power cut.
+// Completes the header, syncs the file and reads it back: only its final name is missing then. Writes the checksum of
+// what was read back to `hex`.
+bool shard_seal(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* err);
+
+// Renames the file to its final name; does the above first, if that was not done. If it returns true, the shard survives
+// a power cut.
 bool shard_commit(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* err);

@@ -38,23 +38,38 @@ static DIR* open_folder(const char* path) {
     return d;
 }
 
-long long* checkpoint_list(const char* out, size_t* count) {
-    long long* steps = NULL;
+// Lists the steps of the checkpoints in `out`, newest first; none if the folder does not exist. Fails if the system
+// cannot tell which there are.
+static bool list_steps(const char* out, long long** steps, size_t* count, Error* err) {
+    *steps = NULL;
     *count = 0;
-    DIR* d = open_folder(out);
-    if (!d) { return NULL; }
-    for (struct dirent* e; (e = next_entry(d, out));) {
+    DIR* d = opendir(out);
+    if (!d) { return errno == ENOENT || fail_system(err, out, "list the folder"); }
+    bool ok = true;
+    while (ok) {
+        errno = 0;
+        const struct dirent* e = readdir(d);
+        if (!e) { ok = errno == 0 || fail_system(err, out, "list the folder"); break; }
         const long long step = checkpoint_step(e->d_name);
         if (step < 0) { continue; }
         char* path = checkpoint_path(out, step);
-        const bool is_checkpoint = is_directory(path);
+        struct stat s;
+        const bool exists = stat(path, &s) == 0;
+        ok = exists || is_absent(errno) || fail_system(err, path, "look at it");
         free(path);
-        if (!is_checkpoint) { continue; }
-        steps = grown(steps, *count, sizeof *steps, "the list of checkpoints");
-        steps[(*count)++] = step;
+        if (!exists || !S_ISDIR(s.st_mode)) { continue; }
+        *steps = grown(*steps, *count, sizeof **steps, "the list of checkpoints");
+        (*steps)[(*count)++] = step;
     }
     closedir(d);
-    if (*count) { qsort(steps, *count, sizeof *steps, compare_steps); }
+    if (*count) { qsort(*steps, *count, sizeof **steps, compare_steps); }
+    return ok;
+}
+
+long long* checkpoint_list(const char* out, size_t* count) {
+    Error err;
+    long long* steps;
+    if (!list_steps(out, &steps, count, &err)) { fatal("%s; nothing was changed", err.text); }
     return steps;
 }
 
@@ -153,9 +168,12 @@ bool keep_parse(KeepRule* keep, const char* text, Error* err) {
 }
 
 void checkpoint_rotate(const char* out, long long step, const KeepRule* keep) {
+    Error err;
     size_t count;
-    long long behind = 0, *steps = checkpoint_list(out, &count);
-    for (size_t i = 0; keep->newest > 0 && i < count; i++) {
+    long long behind = 0, *steps;
+    const bool ok = list_steps(out, &steps, &count, &err);
+    if (!ok) { notice("warning: %s; no old checkpoint is removed now", err.text); }
+    for (size_t i = 0; ok && keep->newest > 0 && i < count; i++) {
         if (steps[i] > step || behind++ < keep->newest) { continue; }
         const bool is_best = keep->best && steps[i] == keep->best_step;
         if (is_best || (keep->every > 0 && steps[i] % keep->every == 0)) { continue; }

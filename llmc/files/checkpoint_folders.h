@@ -15,8 +15,8 @@
 long long checkpoint_step(const char* name);
 
 // Returns the steps of all checkpoints in `out`, newest first, and sets `count`; none if the folder does not exist, or
-// `out` is empty. The caller frees them. Ends the program if the folder cannot be listed: if it were taken for empty,
-// the next save could delete newer checkpoints.
+// `out` is empty. The caller frees them. Ends the program if one cannot be looked at: if it were taken for absent, the
+// run would go on from an older one, or the next save could delete newer ones.
 long long* checkpoint_list(const char* out, size_t* count);
 
 // Fails, naming its newest checkpoint, if `folder` is that of a run.
@@ -49,7 +49,8 @@ typedef struct {
 // Reads the text of --keep, "N[,best][,every:M]"; best_step is 0. Fails if the text is another.
 bool keep_parse(KeepRule* keep, const char* text, Error* err);
 
-// Removes the checkpoints up to `step` that the rule does not keep. Newer ones stay.
+// Removes the checkpoints up to `step` that the rule does not keep. Newer ones stay. Warns, and removes none, if they
+// cannot be listed.
 void checkpoint_rotate(const char* out, long long step, const KeepRule* keep);
 
 // Keeps a checkpoint from being removed by its run until the returned descriptor is closed, or the program ends.

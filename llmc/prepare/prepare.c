@@ -24,6 +24,7 @@ typedef struct {
     Sums sums;                      // of the finished shards
     ShardWriter shard;              // the one being written, if `writing`
     bool writing;
+    bool is_last;                   // of the input
     size_t number;                  // of the shard being written, or of the next one
     uint64_t val_size;              // tokens of the validation split
     State now;                      // of the chunks that were taken
@@ -43,16 +44,18 @@ static void save_floor(const Output* out, size_t tokens) {
     json_decref(floor);
 }
 
-// Completes the shard being written and records it. The next one begins behind `skip` tokens of the next chunk. The
-// first one replaces all that --force gave up: only here is it known that the input can replace it.
+// Completes the shard being written and records it. The next one begins behind `skip` tokens of the next chunk. Only
+// with the first one complete is it known that the input can replace the shards that --force gives up.
 static void finish_shard(Output* out, uint64_t skip) {
     size_t tokens = out->shard.num_tokens;
     Error err;
-    if (out->number == first_shard(out->manifest)) {
-        save_manifest(out->manifest, out->records.manifest); // it records no shard: those that are there don't count
-        remove_shards(out->options, &out->records);
-    }
     char hex[BLAKE2B_HEX + 1], *path = shard_name(out->options, out->number);
+    if (!shard_seal(&out->shard, hex, &err)) { fatal("%s", err.text); }
+    if (out->number == first_shard(out->manifest)) {
+        const bool replaces = out->options->force || path_exists(out->records.manifest); // a killed --force left it
+        save_manifest(out->manifest, out->records.manifest); // it records no shard: those that are there don't count
+        if (replaces) { remove_shards(out->options, &out->records); }
+    }
     if (!shard_commit(&out->shard, hex, &err)) { fatal("%s", err.text); }
     sums_set(&out->sums, path_name(path), hex);
     if (!sums_save(&out->sums, out->records.sums, &err)) { fatal("%s", err.text); }
@@ -64,6 +67,7 @@ static void finish_shard(Output* out, uint64_t skip) {
     json_object_set_new(out->manifest, "summary", summary_to_json(&out->now.summary));
     const ShardStart next = {.input = out->now.input, .skip = skip};
     record_shard(out->options, out->manifest, tokens, &next);
+    if (out->is_last) { json_object_set_new(out->manifest, "complete", json_true()); }
     save_manifest(out->manifest, out->records.manifest);
     out->writing = false;
     out->number++;
@@ -214,7 +218,7 @@ static void write_shards(Output* out, const Tokenizer* t) {
         fatal("%s: changed while it was read: when nothing writes it any more, give the command again, with --force to "
               "replace shards of what it was", changed);
     }
-    json_object_set_new(out->manifest, "complete", json_true());
+    out->is_last = true;
     finish_shard(out, 0);
 }
 
@@ -280,7 +284,7 @@ void prepare(const PrepareOptions* o) {
     out.manifest = o->force ? NULL : load_manifest(o, records->manifest, work);
     if (!out.manifest) {
         out.manifest = new_manifest(o, work, choose_val_size(o, &tokenizer));
-        remove_unfinished(o);
+        if (o->force) { remove_unfinished(o); }
     }
     continue_run(&out);
     if (json_is_true(json_object_get(out.manifest, "complete"))) { notice("%s: done already", records->manifest); }

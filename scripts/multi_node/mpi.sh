@@ -15,6 +15,7 @@ set -eu
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 hostfile=${HOSTFILE:-hosts}
 [ $# -gt 0 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
+command -v mpirun >/dev/null || { echo "error: no mpirun: install openmpi-bin and libopenmpi-dev" >&2; exit 1; }
 if [ ! -f "$hostfile" ]; then
     echo "error: $hostfile: no such file; HOSTFILE names one, with lines such as 'node1 slots=8'" >&2
     exit 2

@@ -8,11 +8,14 @@
 # (llmc/comm/rendezvous.h), and NCCL takes free ports of all. Ctrl-C or SIGTERM on any machine saves and ends the run on
 # all.
 set -u
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 usage() { echo "error: $1; usage: $(sed -n '4s/^# usage: //p' "$0")" >&2; exit 2; }
 [ $# -gt 0 ] || usage "no script to run"
 [ -n "${MASTER_ADDR:-}" ] || usage "MASTER_ADDR, the first machine, is not set"
 GPUS=${GPUS:-8}
-case ${NODE:-x}${NODES:-x}$GPUS in *[!0-9]*) usage "NODE, NODES and GPUS must be whole numbers" ;; esac
+for number in "${NODE:-x}" "${NODES:-x}" "$GPUS"; do
+    case $number in *[!0-9]* | 0?*) usage "NODE, NODES and GPUS must be whole numbers" ;; esac
+done
 [ "$NODE" -lt "$NODES" ] || usage "NODE must be from 0 to NODES - 1"
 [ "$GPUS" -gt 0 ] || usage "GPUS must be at least 1"
 

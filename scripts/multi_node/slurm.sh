@@ -17,6 +17,7 @@
 #SBATCH --open-mode=append
 #SBATCH --output=slurm-%j.out
 set -u
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 cd "${SLURM_SUBMIT_DIR:?this is a batch script: sbatch $0}" || exit 1
 [ $# -gt 0 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
 

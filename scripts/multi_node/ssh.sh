@@ -7,6 +7,7 @@
 # lost ssh connection: start this script under tmux, or on the first host. SSH="ssh -p 2222" sets the command to reach
 # hosts.
 set -u
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 if [ $# = 0 ] || [ -z "${HOSTS:-}" ]; then sed -n '4s/^# //p' "$0" >&2; exit 2; fi
 
 quote() { printf "'%s' " "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"; }
@@ -21,6 +22,7 @@ for variable in GPUS DATA TRAINER OMP_NUM_THREADS CUDA_HOME VIRTUAL_ENV LD_LIBRA
 done
 # shellcheck disable=SC2086 # splits HOSTS into words
 set -- $HOSTS
+CDPATH='' cd "$(dirname "$0")/../.." || exit 1
 
 # Runs on each host. When the connection ends, standard input closes; node.sh then gets SIGTERM: it saves and ends.
 # shellcheck disable=SC2016 # the host expands the variables

@@ -46,7 +46,8 @@ attack_lose() { # WORDS
 attack_compare() { # (a helper)
     attack_records "$dir/whole/run" >"$dir/want"
     attack_records "$dir/try/run" >"$dir/got" 2>&1
-    if grep -aq 'Trying again' "$dir/first" "$dir/try/run/log.txt"; then # it was saved after another step
+    # it was saved after another step, or an old checkpoint is still there
+    if grep -aq 'Trying again\|no old checkpoint is removed' "$dir/first" "$dir/try/run/log.txt"; then
         sed -i '/^step_/d' "$dir/want" "$dir/got"
     fi
     for old in $(sed -n 's/^warning: .*\(step_[0-9]*\): cannot remove the old checkpoint.*/\1/p' "$dir/first"); do

@@ -73,6 +73,11 @@ TEST(a_folder_that_cannot_be_listed_ends_the_program_and_loses_nothing) {
     char* unknown = below(out, "step_00000009"); // it may be the newest
     EXPECT(symlink("step_00000009", unknown) == 0);
     EXPECT_DEATH(EXIT_RUNTIME, "step_00000009: cannot look at it: Too many levels", checkpoint_list(out, &n));
+    make_folder(out, "step_00000004");
+    const KeepRule newest = {.newest = 1};
+    EXPECT_DEATH(0, "step_00000009: cannot look at it: Too many levels of symbolic links; no old checkpoint is removed",
+                 checkpoint_rotate(out, 4, &newest); exit(0)); // the run goes on
+    EXPECT(folder_has(out, "step_00000003") && folder_has(out, "step_00000004"));
     free(unknown);
     free(file);
     free(out);

@@ -658,9 +658,20 @@ TEST(nothing_is_overwritten_silently) {
     EXPECT_RUN(2, "over the input ./keep_val.json",
                "--out keep --tokenizer bytes --val_size 1 --force ./keep_val.json");
     EXPECT_RUN(1, "keep_val.json is no file of ./prepare", "--out keep --stories 2000 --val_size 100 --force");
+    write_text("fresh_val.json", "{\"nll\": 2.5}");
+    EXPECT_RUN(0, "", "--out fresh --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT(exists("fresh_val.json")); // it has replaced nothing
     write_text("keep_train_000007.bin.tmp", "a kill left it");
     EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 5 --force a.txt b.txt");
     EXPECT(exists("keep_val.json") && !exists("keep_train_000007.bin.tmp") && !exists("keep.lock"));
+}
+
+// Writes another first token than the program did. Records in JSON, which are synced too, are shorter.
+static void damage_shard(int fd) {
+    struct stat s;
+    if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size > SHARD_HEADER_BYTES) {
+        EXPECT(pwrite(fd, "xx", 2, SHARD_HEADER_BYTES) == 2);
+    }
 }
 
 TEST(shards_are_removed_only_for_an_input_that_can_replace_them) {
@@ -678,6 +689,10 @@ TEST(shards_are_removed_only_for_an_input_that_can_replace_them) {
     static const char of_input[] = "--out old --tokenizer bytes --val_size 5 --format jsonl --force -";
     static const char* const too_little[] = {"", "{\"text\":\"Oh\"}", "{\"text\":\"Oh\"}\n{"};
     for (int i = 0; i < 3; i++) { EXPECT(run_until(-1, too_little[i], of_input) == 1); }
+    on_sync = damage_shard;
+    EXPECT_RUN(1, "old_train_000001.bin: what was written reads back otherwise",
+               "--out old --tokenizer bytes --val_size 0 --force a.txt");
+    on_sync = NULL;
     expect_documents("old", 5, "#One two.\n\nThree\n#Four");
     EXPECT_RUN(0, "old.json: done already", "--out old --tokenizer bytes --val_size 5 --shard_size 6 a.txt b.txt");
     EXPECT(run_until(-1, "{\"text\":\"Oh well\"}", of_input) == 0);
@@ -685,10 +700,10 @@ TEST(shards_are_removed_only_for_an_input_that_can_replace_them) {
     EXPECT(!exists("old.lock") && !exists("old_train_000002.bin"));
 }
 
-// At each event, either the old shards are whole, or the same command without --force makes the new ones.
-TEST(a_kill_while_shards_are_replaced_leaves_the_old_ones_or_a_run_to_go_on_with) {
-    static const char old[] = "--threads 1 --out part --tokenizer bytes --val_size 5 --shard_size 3 a.txt b.txt",
-                      new[] = "--threads 1 --out part --tokenizer bytes --val_size 4 --shard_size 9 b.txt a.txt";
+// Kills a run that replaces shards at each of its events: then either the old shards are whole, or the same command
+// without --force makes the new ones.
+static void expect_replaced_or_kept(const char* new, size_t val, const char* documents) {
+    static const char old[] = "--threads 1 --out part --tokenizer bytes --val_size 5 --shard_size 3 a.txt b.txt";
     char* forced = format("--force %s", new);
     write_short_texts();
     int kept = 0, gone = 0;
@@ -698,14 +713,19 @@ TEST(a_kill_while_shards_are_replaced_leaves_the_old_ones_or_a_run_to_go_on_with
         kept += is_kept;
         gone += !is_kept;
         if (is_kept) { EXPECT_RUN(0, "done already", old); }
-        expect_documents("part", is_kept ? 5 : 4, is_kept ? "#One two.\n\nThree\n#Four" : "#Four#One two.\n\nThree\n");
-        EXPECT(has_its_sum("part_val_000000.bin") && has_its_sum("part_train_000001.bin"));
-        EXPECT(exists("part_train_000006.bin") == is_kept);
+        expect_documents("part", is_kept ? 5 : val, is_kept ? "#One two.\n\nThree\n#Four" : documents);
+        EXPECT(has_its_sum("part_train_000001.bin") && exists("part_train_000006.bin") == is_kept);
         EXPECT(is_kept || !exists("part_train_000002.bin.tmp"));
         EXPECT(run_anew(-1, old) == 0);
     }
     EXPECT(kept > 2 && gone > 2);
     free(forced);
+}
+
+TEST(a_kill_while_shards_are_replaced_leaves_the_old_ones_or_a_run_to_go_on_with) {
+    expect_replaced_or_kept("--threads 1 --out part --tokenizer bytes --val_size 4 --shard_size 9 b.txt a.txt", 4,
+                            "#Four#One two.\n\nThree\n");
+    expect_replaced_or_kept("--threads 1 --out part --tokenizer bytes --val_size 0 b.txt", 0, "#Four");
 }
 
 TEST(an_input_that_changes_while_it_is_read_is_an_error) {
