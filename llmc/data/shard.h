@@ -92,6 +92,6 @@ bool shard_write(ShardWriter* w, const uint16_t* tokens, size_t count, Error* er
 // what was read back to `hex`.
 bool shard_seal(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* err);
 
-// Renames the file to its final name; does the above first, if that was not done. If it returns true, the shard survives
-// a power cut.
+// Renames the file to its final name; does the above first, if that was not done. If it returns true, the shard
+// survives a power cut.
 bool shard_commit(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* err);
