@@ -81,8 +81,8 @@ typedef struct {
 // Gives up: removes the temporary file. Harmless after shard_commit.
 void shard_abandon(ShardWriter* w);
 
-// Begins a shard that will be called `path`. If this or one of the two functions below fails, the temporary file is
-// removed and the writer closed.
+// Begins a shard that will be called `path`. If this or one of the functions below fails, the temporary file is removed
+// and the writer closed.
 bool shard_create(ShardWriter* w, const char* path, Error* err);
 
 // Appends `count` tokens.
