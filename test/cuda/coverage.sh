@@ -19,7 +19,7 @@ cuBLASLt failed|it fails only for wrong arguments
 ncclUnhandledCudaError|a collective that fails ends the program, which then writes no counts
 the network failed (|likewise
 NCCL failed|likewise
-return format("%s. Checkpoints|likewise
+return format("%s. " CHECKPOINTS_ARE_WHOLE|likewise
 a workspace of %.0f MiB is needed|a plan fits where it is made: only one that was made with more free memory may not
 attention in tiles: queries, keys and values|such activations take 8 GiB
 this program was built without cuDNN|the emulator always has a stand-in for it
