@@ -5,18 +5,20 @@
 # usage: sh dev/bench/ranks.sh [--rounds N] [--steps N] [--json FILE] [OPTIONS OF THE TRAINER]
 set -uf # -f: the programs expand the patterns
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
-CDPATH='' cd "$(dirname "$0")/../.."
 command -v mpirun >/dev/null || { echo "error: no mpirun: install openmpi-bin and libopenmpi-dev" >&2; exit 1; }
 rounds=3 steps=2 json=''
 while [ $# -gt 0 ]; do
     case $1 in
-    --rounds) rounds=$2 ;;
-    --steps) steps=$2 ;;
-    --json) json=$2 ;;
+    --rounds) rounds=${2:?$1 needs a value} ;;
+    --steps) steps=${2:?$1 needs a value} ;;
+    --json) json=${2:?$1 needs a value} ;;
     *) break ;;
     esac
     shift 2
 done
+case $json in '' | /*) ;; *) json=$PWD/$json ;; esac
+[ -z "$json" ] || [ -w "$(dirname "$json")" ] || { echo "error: cannot write $json" >&2; exit 1; }
+CDPATH='' cd "$(dirname "$0")/../.."
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_mpi_yield_when_idle=1 # a process that waits leaves its core to others
 make -s train_gpt2 prepare >/dev/null || exit 1

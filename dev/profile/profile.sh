@@ -7,9 +7,10 @@
 #   kernel REGEX [OPTIONS]    ncu: everything about kernels of that name
 # OPTIONS are the trainer's; without: --model gpt2 --batch_size 16 --seq_len 1024. Results: FOLDER (build/profile).
 set -eu
-CDPATH='' cd "$(dirname "$0")/../.."
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 out=build/profile
-[ "${1:-}" != --out ] || { out=${2:?--out needs a folder}; shift 2; }
+[ "${1:-}" != --out ] || { out=${2:?--out needs a folder}; shift 2; case $out in /*) ;; *) out=$PWD/$out ;; esac; }
+CDPATH='' cd "$(dirname "$0")/../.."
 what=${1:?usage: profile.sh [--out FOLDER] timeline|bytes|kernel REGEX [OPTIONS]}
 shift
 case $what in
