@@ -19,6 +19,7 @@ script=dev/forecast/runs.sh
 jobs=${JOBS:-2} work=${WORK:-build/forecast} results=${RESULTS:-dev/forecast/results}
 text=${TEXT:-data/tinyshakespeare.txt}
 train=${TRAIN:-./train_gpt2} prepare=${PREPARE:-./prepare}
+. dev/small_runs.sh
 step=1024 # tokens
 
 # Lengths in steps, those with a second seed, and sizes. Below a million tokens of the built-in corpus no law of this
@@ -37,10 +38,7 @@ stories_tokens=9000000 val_tokens=65536
 # story and more, so that little is lost at their beginnings.
 prepare_stories() {
     [ ! -f "$work/stories.ready" ] || return 0
-    "$prepare" --stories 2000000 --val_size 1000 --tokenizer bytes --force 1 --out "$work/stories_bytes"
-    tail -c +1025 "$work/stories_bytes_train_000001.bin" | od -An -v -tu2 | # behind the header, 16-bit ids
-        "$train" tokenize --decode --tokenizer bytes | sed 's/<|endoftext|>/\n\n/g' >"$work/stories.txt"
-    "$prepare" --train_tokenizer 1024 --split blank --out "$work/stories_tokenizer" "$work/stories.txt"
+    learn_stories 2000000 1024
     "$prepare" --stories $stories_tokens --tokenizer "$work/stories_tokenizer" --val_size $((val_tokens + 1)) \
         --force 1 --out "$work/stories"
     touch "$work/stories.ready"
@@ -62,19 +60,12 @@ run() { # CORPUS SHAPE STEPS SEED
     esac
     rm -rf "$folder"
     mkdir -p "$folder"
-    # a subshell whose children's time is that of this run
-    ( "$train" --model "$shape" --tokenizer "$tokenizer" --train_data "$work/$1_train_*.bin" \
+    train_small "$folder" "$3" --model "$shape" --tokenizer "$tokenizer" --train_data "$work/$1_train_*.bin" \
         --val_data "$work/$1_val_*.bin" --batch_size $batch --max_steps "$3" --seed "$4" \
         --optimizer muon --lr 0.006 --matrix_lr 0.02 --momentum "0.95,warmup:$(($3 / 4)):0.85" --init_out zero \
         --cautious_decay 1 --warmup_steps $(($3 / 10)) --schedule wsd_linear --decay_frac 0.5 --min_lr_frac 0 \
-        --dtype bf16 --threads 1 --val_every "$3" --val_tokens $val_tokens --sample_every 0 --save_every 0 \
-        --out "$folder" >"$folder/out" 2>&1 || exit 1
-      times >"$folder/times" ) || { echo "error: $folder: $(tail -n 1 "$folder/out")" >&2; return 1; }
-    loss=$(sed -n "/^step *$3\//,\$s/^val loss //p" "$folder/out") # none: a signal has stopped it, with exit code 0
-    [ -n "$loss" ] || { echo "error: $folder: stopped before its end" >&2; return 1; }
-    printf '%s\t%s\t%s\t-\t%s\t%s\n' "$shape" $(($3 * step)) "$loss" "$4" \
-        "$(awk -F '[ms ]+' 'NR == 2 { print 60 * ($1 + $3) + $2 + $4 }' "$folder/times")" >"$folder/row"
-    rm -f "$folder/report.html" "$folder/log.txt"
+        --dtype bf16 --threads 1 --val_every "$3" --val_tokens $val_tokens --sample_every 0 --save_every 0 || return 1
+    printf '%s\t%s\t%s\t-\t%s\t%s\n' "$shape" $(($3 * step)) "$loss" "$4" "$seconds" >"$folder/row"
     echo "$(date +%T) $1 $(cat "$folder/row")"
 }
 

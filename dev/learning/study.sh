@@ -24,6 +24,7 @@ work=${WORK:-build/learning}/$size results=dev/learning/results
 [ "$size" = small ] || results=dev/learning/$size/results
 results=${RESULTS:-$results}
 train=${TRAIN:-./train_gpt2} prepare=${PREPARE:-./prepare}
+. dev/small_runs.sh
 runs=$work/runs
 
 case $size in
@@ -105,10 +106,7 @@ prepare_text() {
 prepare_stories() {
     bytes=2000000 tokens=4000000
     [ "$size" != smoke ] || bytes=100000 tokens=40000
-    "$prepare" --stories $bytes --val_size 1000 --tokenizer bytes --force 1 --out "$work/stories_bytes"
-    tail -c +1025 "$work/stories_bytes_train_000001.bin" | od -An -v -tu2 | # behind the header, 16-bit ids
-        "$train" tokenize --decode --tokenizer bytes | sed 's/<|endoftext|>/\n\n/g' >"$work/stories.txt"
-    "$prepare" --train_tokenizer $stories_vocab --split blank --out "$work/stories_tokenizer" "$work/stories.txt"
+    learn_stories $bytes $stories_vocab
     "$prepare" --stories $tokens --tokenizer "$work/stories_tokenizer" --val_size $((val_tokens + 1)) \
         --out "$work/stories"
 }
@@ -154,15 +152,9 @@ run() { # NAME CORPUS PART SEED OPTION...
     rm -rf "$folder"
     mkdir -p "$folder"
     echo "$command" >"$folder/command"
-    # a subshell whose children's time is that of this run
-    ( "$train" $command --out "$folder" >"$folder/out" 2>&1 || exit 1
-      times >"$folder/times" ) || { echo "error: $name: $(tail -n 1 "$folder/out")" >&2; return 1; }
-    # a run that a signal has stopped ends with 0, too
-    loss=$(sed -n "/^step *$steps\\//,\$s/^val loss //p" "$folder/out")
-    [ -n "$loss" ] || { echo "error: $name: stopped before its end" >&2; return 1; }
-    awk -F '[ms ]+' 'NR == 2 { print 60 * ($1 + $3) + $2 + $4 }' "$folder/times" >"$folder/seconds"
+    train_small "$folder" "$steps" $command || return 1
+    echo "$seconds" >"$folder/seconds"
     echo "$loss" >"$folder/loss"
-    rm -f "$folder/report.html" "$folder/log.txt" "$folder/times"
     echo "$(date +%T) $(cat "$folder/loss") $(cat "$folder/seconds") s $name"
 }
 
