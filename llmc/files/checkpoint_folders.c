@@ -109,8 +109,9 @@ static int lock_folder(const char* path, int how) {
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) { return -1; }
     bool ok = flock(fd, how | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-    if (ok && (fstat(fd, &opened) != 0 || stat(path, &now) != 0 || opened.st_ino != now.st_ino)) {
-        ok = false; // renamed before it was locked
+    ok = ok && fstat(fd, &opened) == 0 && stat(path, &now) == 0;
+    if (ok && opened.st_ino != now.st_ino) { // renamed before it was locked
+        ok = false;
         errno = ENOENT;
     }
     if (ok) { return fd; }
