@@ -1,5 +1,5 @@
-# Small runs of learning/study.sh and forecast/runs.sh, which source this: a tokenizer for the built-in corpus, and a run
-# that ends at its last step. $train and $prepare are the programs, $work is the folder of the data.
+# Small runs of learning/study.sh and forecast/runs.sh, which source this: a tokenizer for the built-in corpus, and a
+# run that ends at its last step. $train and $prepare are the programs, $work is the folder of the data.
 # shellcheck shell=sh
 # shellcheck disable=SC2034,SC2154  # variables of those that source it
 

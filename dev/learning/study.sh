@@ -155,7 +155,7 @@ run() { # NAME CORPUS PART SEED OPTION...
     train_small "$folder" "$steps" $command || return 1
     echo "$seconds" >"$folder/seconds"
     echo "$loss" >"$folder/loss"
-    echo "$(date +%T) $(cat "$folder/loss") $(cat "$folder/seconds") s $name"
+    echo "$(date +%T) $loss $seconds s $name"
 }
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -23,33 +23,28 @@ static int compare_steps(const void* a, const void* b) {
     return (x < y) - (x > y);
 }
 
-// Returns the next entry of a folder; NULL at its end. Ends the program if it cannot be read.
-static struct dirent* next_entry(DIR* d, const char* path) {
+// Opens a folder: *d is NULL if it does not exist. Fails if it cannot be listed.
+static bool open_folder(DIR** d, const char* path, Error* err) {
+    *d = opendir(path);
+    return *d || errno == ENOENT || fail_system(err, path, "list the folder");
+}
+
+// Reads the next entry of a folder: *e is NULL at its end. Fails if it cannot be read.
+static bool next_entry(const struct dirent** e, DIR* d, const char* path, Error* err) {
     errno = 0;
-    struct dirent* e = readdir(d);
-    if (!e && errno) { fatal("%s: cannot list the folder: %s; nothing was changed", path, strerror(errno)); }
-    return e;
+    *e = readdir(d);
+    return *e || errno == 0 || fail_system(err, path, "list the folder");
 }
 
-// Opens a folder; NULL if it does not exist. Ends the program if it cannot be listed.
-static DIR* open_folder(const char* path) {
-    DIR* d = opendir(path);
-    if (!d && errno != ENOENT) { fatal("%s: cannot list the folder: %s; nothing was changed", path, strerror(errno)); }
-    return d;
-}
-
-// Lists the steps of the checkpoints in `out`, newest first; none if the folder does not exist. Fails if the system
-// cannot tell which there are.
+// Lists the steps of the checkpoints in `out`, newest first; none if the folder does not exist. Fails, with none, if
+// the system cannot tell which there are.
 static bool list_steps(const char* out, long long** steps, size_t* count, Error* err) {
+    DIR* d;
+    const struct dirent* e;
     *steps = NULL;
     *count = 0;
-    DIR* d = opendir(out);
-    if (!d) { return errno == ENOENT || fail_system(err, out, "list the folder"); }
-    bool ok = true;
-    while (ok) {
-        errno = 0;
-        const struct dirent* e = readdir(d);
-        if (!e) { ok = errno == 0 || fail_system(err, out, "list the folder"); break; }
+    bool ok = open_folder(&d, out, err);
+    while (ok && d && (ok = next_entry(&e, d, out, err)) && e) {
         const long long step = checkpoint_step(e->d_name);
         if (step < 0) { continue; }
         char* path = checkpoint_path(out, step);
@@ -61,7 +56,12 @@ static bool list_steps(const char* out, long long** steps, size_t* count, Error*
         *steps = grown(*steps, *count, sizeof **steps, "the list of checkpoints");
         (*steps)[(*count)++] = step;
     }
-    closedir(d);
+    if (d) { closedir(d); }
+    if (!ok) {
+        free(*steps);
+        *steps = NULL;
+        *count = 0;
+    }
     if (*count) { qsort(*steps, *count, sizeof **steps, compare_steps); }
     return ok;
 }
@@ -89,15 +89,18 @@ bool check_no_run(const char* folder, Error* err) {
 void checkpoint_remove_unfinished(const char* path) { nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS); }
 
 void checkpoint_clean(const char* out) {
-    DIR* d = open_folder(out);
-    if (!d) { return; }
-    for (struct dirent* e; (e = next_entry(d, out));) {
+    Error err;
+    DIR* d;
+    const struct dirent* e;
+    bool ok = open_folder(&d, out, &err);
+    while (ok && d && (ok = next_entry(&e, d, out, &err)) && e) {
         if (strncmp(e->d_name, ".tmp-", 5)) { continue; }
         char* path = format("%s/%s", out, e->d_name);
         checkpoint_remove_unfinished(path);
         free(path);
     }
-    closedir(d);
+    if (!ok) { fatal("%s; nothing was changed", err.text); }
+    if (d) { closedir(d); }
 }
 
 char* checkpoint_path(const char* out, long long step) { return format("%s/step_%08lld", out, step); }
@@ -172,9 +175,11 @@ void checkpoint_rotate(const char* out, long long step, const KeepRule* keep) {
     Error err;
     size_t count;
     long long behind = 0, *steps;
-    const bool ok = list_steps(out, &steps, &count, &err);
-    if (!ok) { notice("warning: %s; no old checkpoint is removed now", err.text); }
-    for (size_t i = 0; ok && keep->newest > 0 && i < count; i++) {
+    if (keep->newest == 0) { return; }
+    if (!list_steps(out, &steps, &count, &err)) {
+        notice("warning: %s; no old checkpoint is removed now", err.text);
+    }
+    for (size_t i = 0; i < count; i++) {
         if (steps[i] > step || behind++ < keep->newest) { continue; }
         const bool is_best = keep->best && steps[i] == keep->best_step;
         if (is_best || (keep->every > 0 && steps[i] % keep->every == 0)) { continue; }
