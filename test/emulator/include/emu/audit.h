@@ -2,10 +2,10 @@
 // large GPU on a small machine, to find indices that overflow.
 //
 // Device memory is address space: pages exist only where something was written, and fresh memory reads as zeros. Of a
-// launch only AUDITED_BLOCKS run; a matmul of cuBLASLt checks its arguments and computes nothing. So results are wrong,
-// but addresses are those of the full run. An access must lie in an allocation, and widens the part of the allocation
-// that was touched. The last blocks have the largest indices: if one overflows, it leaves the allocation, or the
-// allocation's end stays untouched.
+// launch only AUDITED_BLOCKS run; a matmul of cuBLASLt checks its arguments and computes nothing, nor does mma. Results
+// are wrong, but addresses are those of the full run. An access must lie in an allocation, and widens the part of the
+// allocation that was touched. The last blocks have the largest indices: if one overflows, it leaves the allocation, or
+// the allocation's end stays untouched.
 #pragma once
 #include "memory.h"
 #include <algorithm>
@@ -24,15 +24,11 @@ struct Touched {
 };
 inline std::map<const char*, Touched> touched; // by the allocation's address
 
-inline void audit_touch(const char* allocation, size_t offset, size_t n) {
-    static const char* last = nullptr;
-    static Touched* part = nullptr;
-    if (last != allocation || !part) {
-        last = allocation;
-        part = &touched[last];
-    }
-    part->begin = std::min(part->begin, offset);
-    part->end = std::max(part->end, offset + n);
+// The parts stay where they are: allocations that are kept (memory.h) point to theirs.
+inline Touched* audit_part(const char* allocation) { return &touched[allocation]; }
+EMU_UNSEEN inline void audit_touch(Touched* part, size_t offset, size_t n) {
+    if (offset < part->begin) { part->begin = offset; }
+    if (offset + n > part->end) { part->end = offset + n; }
 }
 
 // Returns the part of an allocation that was touched since audit_forget().

@@ -23,6 +23,7 @@ inline const size_t RED_ZONE = audits ? (size_t)16 << 30 : 256; // an index of 3
 constexpr size_t PAGE = 4096, LARGE_PAGE = 2 << 20;
 constexpr int POISON = 0xff;
 constexpr size_t MOST_POISONED = 8 << 20; // bytes of an allocation: all of cuBLASLt's workspace would take 0.1 s
+constexpr size_t MUCH = 64 << 20;         // bytes whose zeroes take long
 
 inline size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -85,24 +86,29 @@ inline bool is_pinned(const void* p) {
     return a && (char*)p < a->first + a->second;
 }
 
+struct Touched; // audit.h
+inline Touched* audit_part(const char* allocation);
+inline void audit_touch(Touched* part, size_t offset, size_t n);
+
 // A device allocation.
 struct Allocation {
     const char* first;
-    size_t bytes; // 0: none
+    size_t bytes;     // 0: none
+    Touched* touched; // in an audit
 };
 // Those that kernels accessed last, each by a page of it: nearly every access is to one of them.
 inline Allocation recent_allocations[64];
 
 EMU_UNSEEN inline Allocation& recent_allocation(const void* p) { return recent_allocations[(uintptr_t)p / PAGE % 64]; }
 
-inline void audit_touch(const char* allocation, size_t offset, size_t n); // audit.h
-
 // Returns the allocation that [p, p + n), in device memory, lies within; ends the program if there is none. place():
 // how the message begins.
 template <class Place> Allocation allocation_of(const void* p, size_t n, Place place) {
     auto* a = allocation_before(mem.live, p);
     const size_t offset = a ? (size_t)((const char*)p - a->first) : 0;
-    if (a && offset <= a->second && n <= a->second - offset) { return {a->first, a->second}; }
+    if (a && offset <= a->second && n <= a->second - offset) {
+        return {a->first, a->second, audits ? audit_part(a->first) : nullptr};
+    }
     const std::string begin = place();
     if (!a) { die("%s: %zu bytes before the first allocation, or in a freed one", begin.c_str(), n); }
     die("%s: %zu bytes at offset %zu of an allocation of %zu, or in a freed one", begin.c_str(), n, offset, a->second);
@@ -112,7 +118,7 @@ template <class Place> Allocation allocation_of(const void* p, size_t n, Place p
 inline void check_range(const void* p, size_t n, const char* what) {
     if (!on_device(p)) { die("%s: %p is not device memory", what, p); }
     const Allocation a = allocation_of(p, n, [&] { return what; });
-    if (audits) { audit_touch(a.first, (size_t)((const char*)p - a.first), n); }
+    if (audits) { audit_touch(a.touched, (size_t)((const char*)p - a.first), n); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -209,12 +215,12 @@ inline void reserve() {
     die("cannot reserve 1 GB of address space for device memory: raise `ulimit -v`");
 }
 
-// Sets [p, p + n) to a byte. To zero whole pages in an audit gives them back.
+// Sets [p, p + n) to a byte. Zeroes whole pages by giving them back, in an audit and where that is faster.
 inline void fill(char* p, int value, size_t n) {
     char* const end = p + n;
     char* const first = (char*)round_up((size_t)p, PAGE);
     char* const last = (char*)((size_t)end / PAGE * PAGE);
-    if (!audits || value != 0 || first >= last) {
+    if ((!audits && n < MUCH) || value != 0 || first >= last) {
         memset(p, value, n);
         return;
     }

@@ -186,7 +186,7 @@ EMU_UNSEEN inline void check_allocation(const void* p, size_t n, void* pc) {
     if (offset >= a.bytes || n > a.bytes - offset) {
         EMU_QUIETLY(a = allocation_of(p, n, [&] { return where(*cur) + ", " + place_of(pc_in_program(pc)); }));
     }
-    if (audits) { EMU_QUIETLY(audit_touch(a.first, (size_t)((const char*)p - a.first), n)); }
+    if (audits) { audit_touch(a.touched, (size_t)((const char*)p - a.first), n); }
 }
 
 // Checks and notes an access of the current thread, at `pc`, to n bytes at p.
