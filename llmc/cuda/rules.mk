@@ -9,6 +9,8 @@ CUDA_TYPES   ?= fp32 bf16 fp16
 CUDA_OBJECTS := $(CUDA_TYPES:%=$(BUILD)/cuda_%.o)
 GENCODE      := $(foreach sm,$(GPUS),-gencode arch=compute_$(sm),code=sm_$(sm)) \
                 -gencode arch=compute_$(lastword $(GPUS)),code=compute_$(lastword $(GPUS))
+# Optimizes the host's code, which launches kernels; ptxas optimizes the kernels fully in any case.
+NVCC_release := -O1
 NVCCFLAGS     = $(or $(NVCC_$(config)),$(OPT)) -lineinfo -std=c++20 -D_GNU_SOURCE $(GENCODE) --threads 0 \
     -Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas $(if $(OPENMP),-Xcompiler -fopenmp) -Xptxas -v $(SMALLER)
 # A quarter of the size for a third more time, so not for a single GPU; not all drivers of CUDA 12 can unpack it.
