@@ -3,9 +3,9 @@
 #include "tile.h"
 
 // Bursts of about a millisecond each. The best one counts, so that other programs do not disturb the result.
-enum { PEAK_BURSTS = 24, PEAK_ROUNDS = 100000 };
+enum { PEAK_BURSTS = 8, PEAK_ROUNDS = 100000 };
 
-// Runs tile_peak in all threads and adds up their best bursts. Takes a few hundredths of a second.
+// Runs tile_peak in all threads and adds up their best bursts. Takes a hundredth of a second.
 static inline double device_peak_flops(void) {
     double total = 0;
     #pragma omp parallel reduction(+ : total)
