@@ -24,7 +24,7 @@ for argument; do
     esac
 done
 train="$build/train_gpt2" prepare="$build/prepare" cuda="$emu/train_gpt2cu"
-export GOMP_SPINCOUNT=1000 # threads that wait spin but a moment: several programs share the cores
+export GOMP_SPINCOUNT=100 # several programs share the cores: threads that wait spin but a moment
 
 run_test() { # NAME
     case " $chosen " in "  ") ;; *)
@@ -237,5 +237,6 @@ corpus() { # makes the built-in corpus in bytes, once, and sets $data to the opt
 }
 quiet="--val_every 0 --sample_every 0"
 ranks() { n=$1; shift; timeout 600 mpirun -np "$n" "$@"; } # N command...: a run that hangs fails after 600 s
+export OMPI_MCA_mpi_yield_when_idle=1 # processes that wait leave the cores to others
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 set -f # the programs expand globs, not the shell

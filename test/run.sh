@@ -11,7 +11,7 @@ case " $* " in *" all "*) # test_connect waits for time-outs, and test_backends 
     set -- test_connect "$@" test_backends $(cd test && ls */test_*.c | sed 's:.*/::; s/\.c$//') ;;
 esac
 workers=$(nproc 2>/dev/null || echo 1)
-export GOMP_SPINCOUNT=1000 # threads that wait spin but a moment: several programs share the cores
+export GOMP_SPINCOUNT=100 # several programs share the cores: threads that wait spin but a moment
 # Large pages: to map and clear small ones takes a third of the time of test_backends.
 export GLIBC_TUNABLES=glibc.malloc.hugetlb=1
 work=$(mktemp -d) running=
