@@ -508,9 +508,9 @@ TEST(a_log_that_cannot_be_opened_empties_no_other) {
     append(test_path("half/log.txt"), "old too\n");
     struct rlimit files = {0, 0};
     EXPECT(getrlimit(RLIMIT_NOFILE, &files) == 0);
-    const int next = dup(0);
-    EXPECT(next >= 0 && close(next) == 0);
-    const struct rlimit two_more = {(rlim_t)next + 2, files.rlim_max};
+    const int first = dup(0), second = dup(0);
+    EXPECT(first >= 0 && second >= 0 && close(first) == 0 && close(second) == 0);
+    const struct rlimit two_more = {(rlim_t)second + 1, files.rlim_max};
     EXPECT(setrlimit(RLIMIT_NOFILE, &two_more) == 0); // the event file is the third
     EXPECT(is_refused(&o, "half/tensorboard"));
     EXPECT(setrlimit(RLIMIT_NOFILE, &files) == 0);
