@@ -28,11 +28,7 @@ case $build in
     matmul="$matmul,-denormals" cpu="$cpu,-linux_sees" ;;
 *)
     watch='' at_ends=''
-    export TSAN_OPTIONS="ignore_noninstrumented_modules=1 suppressions=test/thread.txt"
-    # archer's memory does not survive a fork(): children that end after a parallel loop of their parent crash in it
-    fork=-cannot_be_read_now,-set_aside,-newest_that,-damaged_options,-last_good,-to_be_resumed
-    programs="$programs test_checkpoint=$fork
-        test_export=-overwritten,-average,-beyond_the_range,-signal_leaves" ;;
+    export TSAN_OPTIONS="ignore_noninstrumented_modules=1 suppressions=test/thread.txt" ;;
 esac
 train="$watch $at_ends $build/train_gpt2"
 
