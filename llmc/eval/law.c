@@ -237,8 +237,8 @@ bool law_fit(LawFit* fit, const LawRun* runs, int count, uint64_t seed, Error* e
         double best[LAW_NUM];
         law_search(&data, best);
         fit->best = law_of(&data, best);
-        law_bootstrap(fit, &data, best, seed);
         can_fit = law_check_fit(best, count, err);
+        if (can_fit) { law_bootstrap(fit, &data, best, seed); }
     }
     free(data.n);
     return can_fit;

@@ -304,7 +304,7 @@ static size_t checkpoint_bytes(const Snapshot* s) {
 
 static bool checkpoint_room(const char* out, const Snapshot* s, Error* err) {
     struct statvfs v;
-    if (statvfs(out, &v) != 0) { return fail(err, "%s: %s", out, strerror(errno)); }
+    if (statvfs(out, &v) != 0) { return fail_system(err, out, "look at its free space"); }
     const size_t room = (size_t)v.f_bavail * v.f_frsize, need = checkpoint_bytes(s);
     if (room >= need) { return true; }
     return fail(

@@ -108,7 +108,7 @@ static long long next_seconds(const char* folder, Error* err) {
     long long next = now < 0 ? 0 : (long long)now, seconds; // a machine without a battery may begin before 1970
     DIR* directory = opendir(folder);
     if (!directory) {
-        fail(err, "%s: cannot list: %s", folder, strerror(errno));
+        fail_system(err, folder, "list");
         return -1;
     }
     for (struct dirent* entry; (entry = readdir(directory)) != NULL;) {
@@ -130,7 +130,7 @@ bool events_open(EventFile* e, const char* folder, int first_step, Error* err) {
     e->path = format("%s/events.out.tfevents.%010lld.%s.%ld.0", folder, seconds, host, (long)getpid());
     e->file = fopen(e->path, "wbx");
     if (!e->file) {
-        fail(err, "%s: cannot write: %s", e->path, strerror(errno));
+        fail_system(err, e->path, "write");
         free(e->path);
         memset(e, 0, sizeof *e);
         return false;

@@ -142,7 +142,7 @@ static bool read_data_page(Parquet* p, const PageHeader* h, Error* err) {
     const bool is_v2 = h->type == DATA_PAGE_V2;
     const size_t plain = is_v2 ? (size_t)(h->level_bytes + h->repetition_bytes) : 0;
     if ((uint64_t)h->num_values > p->in_chunk) { return damaged_page(p, "a page has too many values", err); }
-    if (!values_encoding_is_known((int)h->encoding)) {
+    if (!values_encoding_is_known(h->encoding)) {
         return fail(err, "%s: row %" PRIu64 ": strings in encoding %" PRId64 " are not read: write the file with plain "
                     "or dictionary encoding", p->path, p->row, h->encoding);
     }
@@ -160,7 +160,7 @@ static bool read_data_page(Parquet* p, const PageHeader* h, Error* err) {
     p->levels = hybrid_begin(data, data + level_bytes, 1);
     data += level_bytes;
     p->in_page = (uint64_t)h->num_values;
-    return values_begin(&p->values, (int)h->encoding, data, end, &p->dictionary) ||
+    return values_begin(&p->values, h->encoding, data, end, &p->dictionary) ||
            damaged_page(p, "values cannot be read", err);
 }
 

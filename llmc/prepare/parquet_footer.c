@@ -10,7 +10,7 @@ static const char* const CODEC_NAMES[] = {"none", "snappy", "gzip", "LZO", "brot
 enum { NUM_TYPES = 8, NUM_CODECS = 8, BYTE_ARRAY = 6, REPEATED = 2 };
 
 // The codec that a footer's number means; false if it is not supported.
-static bool codec_of_number(int number, Codec* codec) {
+static bool codec_of_number(int64_t number, Codec* codec) {
     *codec = number == 0 ? CODEC_NONE : number == 1 ? CODEC_SNAPPY : number == 2 ? CODEC_GZIP : CODEC_ZSTD;
     return number == 0 || number == 1 || number == 2 || number == 6;
 }
@@ -126,7 +126,7 @@ static bool add_chunk(Parquet* p, const ColumnMeta* m, int64_t rows, Error* err)
                     p->num_chunks);
     }
     Codec codec;
-    if (!codec_of_number((int)m->codec, &codec)) {
+    if (!codec_of_number(m->codec, &codec)) {
         return fail(err, "%s: compressed by %s, which is not supported: write it with zstd, snappy or gzip", p->path,
                     m->codec >= 0 && m->codec < NUM_CODECS ? CODEC_NAMES[m->codec] : "an unknown codec");
     }

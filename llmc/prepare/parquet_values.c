@@ -89,11 +89,11 @@ bool dictionary_index(Dictionary* d, uint64_t count) {
     return true;
 }
 
-bool values_encoding_is_known(int encoding) {
+bool values_encoding_is_known(int64_t encoding) {
     return encoding == ENCODING_PLAIN || encoding == ENCODING_PLAIN_DICTIONARY || encoding == ENCODING_RLE_DICTIONARY;
 }
 
-bool values_begin(Values* v, int encoding, const unsigned char* p, const unsigned char* end,
+bool values_begin(Values* v, int64_t encoding, const unsigned char* p, const unsigned char* end,
                   const Dictionary* dictionary) {
     *v = (Values){.is_plain = encoding == ENCODING_PLAIN, .p = p, .end = end, .dictionary = dictionary};
     if (v->is_plain) { return true; }

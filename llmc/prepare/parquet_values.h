@@ -56,10 +56,10 @@ bool dictionary_index(Dictionary* d, uint64_t count);
 void dictionary_free(Dictionary* d);
 
 // Returns true if strings in this encoding can be read.
-bool values_encoding_is_known(int encoding);
+bool values_encoding_is_known(int64_t encoding);
 
 // Begins the strings of a page in such an encoding. `p` and the dictionary must live as long as `v` is read.
-bool values_begin(Values* v, int encoding, const unsigned char* p, const unsigned char* end,
+bool values_begin(Values* v, int64_t encoding, const unsigned char* p, const unsigned char* end,
                   const Dictionary* dictionary);
 
 // Sets `value` to the next string, which lies in the page or in the dictionary.

@@ -15,7 +15,7 @@ void stream_close(Stream* s) {
 static bool stream_read(Stream* s, Error* err) {
     ssize_t n;
     do { n = read(s->fd, s->input + s->input_bytes, STREAM_BYTES - s->input_bytes); } while (n < 0 && errno == EINTR);
-    if (n < 0) { return fail(err, "%s: cannot read: %s", s->path, strerror(errno)); }
+    if (n < 0) { return fail_system(err, s->path, "read"); }
     s->input_bytes += (size_t)n;
     s->input_ended = n == 0;
     return true;

@@ -275,13 +275,13 @@ static size_t put_pages(Made* m, int index) {
 }
 
 // Writes the footer's part about a row group: its pages lie from `begin` to `end`, the data from `data` on.
-static void put_row_group(Made* m, int codec, size_t begin, size_t data, size_t end) {
+static void put_row_group(Made* m, uint64_t codec, size_t begin, size_t data, size_t end) {
     put(m, 1 << 4 | LIST), put(m, 1 << 4 | STRUCT); // columns
     put_int(m, 2, I64, begin), put(m, 1 << 4 | STRUCT);
     put_int(m, 1, I32, 6); // byte arrays
     put(m, 1 << 4 | LIST), put(m, 2 << 4 | I32), put_varint(m, 0), put_varint(m, 2 * 8); // encodings
     put(m, 1 << 4 | LIST), put_string(m, 1, "text"); // a list of one
-    put_int(m, 1, I32, (uint64_t)codec), put_int(m, 1, I64, 2); // two values
+    put_int(m, 1, I32, codec), put_int(m, 1, I64, 2); // two values
     put_int(m, 1, I64, end - begin), put_int(m, 1, I64, end - begin);
     put_int(m, 2, I64, data), put_int(m, 2, I64, begin);
     put(m, 0), put(m, 0);
@@ -290,7 +290,7 @@ static void put_row_group(Made* m, int codec, size_t begin, size_t data, size_t 
 }
 
 // Writes the footer of row groups that begin at[0], at[1], ... and the last of which ends at[groups].
-static void put_footer(Made* m, int codec, const size_t* at, const size_t* data, int groups) {
+static void put_footer(Made* m, uint64_t codec, const size_t* at, const size_t* data, int groups) {
     const size_t footer = m->size;
     put_int(m, 1, I32, 1);
     put(m, 1 << 4 | LIST), put(m, 2 << 4 | STRUCT); // the schema
@@ -306,8 +306,8 @@ static void put_footer(Made* m, int codec, const size_t* at, const size_t* data,
     put_text(m, "PAR1");
 }
 
-// Makes a file that pyarrow reads, too.
-static void make_file(Made* m) {
+// Makes a file that pyarrow reads, too, if the codec is 0: none.
+static void make_file(Made* m, uint64_t codec) {
     size_t at[ROW_GROUPS + 1], data[ROW_GROUPS];
     m->size = 0;
     put_text(m, "PAR1");
@@ -316,7 +316,7 @@ static void make_file(Made* m) {
         data[g] = put_pages(m, WORDS - 1 - g);
     }
     at[ROW_GROUPS] = m->size;
-    put_footer(m, 0, at, data, ROW_GROUPS);
+    put_footer(m, codec, at, data, ROW_GROUPS);
 }
 
 TEST(many_row_groups_long_headers_and_index_pages_are_read) {
@@ -326,7 +326,7 @@ TEST(many_row_groups_long_headers_and_index_pages_are_read) {
     Error err = {.text = ""};
     ParquetRow kind;
     Bytes value;
-    make_file(&made);
+    make_file(&made, 0);
     test_write(path, made.data, made.size);
     if (!parquet_open(&p, path, "text", &err)) { TEST_FAIL("%s", err.text); return; }
     EXPECT(p.num_rows == 2 * ROW_GROUPS);
@@ -337,6 +337,16 @@ TEST(many_row_groups_long_headers_and_index_pages_are_read) {
         if (value.bytes != 4 || memcmp(value.data, word, 4) != 0) { TEST_FAIL("row %d is not %s", i, word); }
     }
     parquet_close(&p);
+}
+
+TEST(a_codec_of_more_than_32_bits_is_not_cut) {
+    static Made made;
+    const char* path = test_path("codec.parquet");
+    Parquet p;
+    Error err;
+    make_file(&made, (uint64_t)1 << 32);
+    test_write(path, made.data, made.size);
+    EXPECT(!parquet_open(&p, path, "text", &err) && strstr(err.text, "compressed by an unknown codec"));
 }
 
 // The page would be read into memory of its size, and its levels are longer.
@@ -435,7 +445,7 @@ TEST(a_block_ends_where_its_data_end) {
 TEST(an_encrypted_footer_is_named) {
     static Made made;
     const char* path = test_path("encrypted.parquet");
-    make_file(&made);
+    make_file(&made, 0);
     memcpy(made.data, "PARE", 4);
     memcpy(made.data + made.size - 4, "PARE", 4);
     test_write(path, made.data, made.size);
