@@ -12,6 +12,9 @@ const char* double_text(char* out, double v);
 // Three digits and a suffix: 950, 1.75M, 10.3B.
 const char* si_text(char* out, double v);
 
+// Three to five significant digits, or a dash if it is not finite.
+const char* value_text(char* out, double v);
+
 // 4:05, 1:23:45 or 2d 03:00:00.
 const char* duration_text(char* out, double seconds);
 

@@ -1,5 +1,4 @@
 #include "library.h"
-#include "file.h"
 #include <dlfcn.h>
 #include <glob.h>
 

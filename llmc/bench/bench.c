@@ -1,5 +1,4 @@
 #include "bench.h"
-#include "collectives.h"
 #include "ladder.h"
 #include "ops.h"
 

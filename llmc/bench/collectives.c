@@ -1,5 +1,13 @@
-#include "collectives.h"
-#include "../comm/connect.h"
+// `bench comm`: times the collectives of a run by size, through the functions that training calls (comm.h).
+//
+// Bandwidths are those of nccl-tests (doc/PERFORMANCE.md there), so that figures compare. Algorithm bandwidth: bytes of
+// the whole array over time. Bus bandwidth: that times the least number of times that each byte has to move, 2(n-1)/n
+// for an all-reduce and (n-1)/n for a reduce-scatter or all-gather. It does not depend on the number of processes and
+// compares with the speed of the wires.
+//
+// Before it is timed, each operation runs once on values that differ by element and by process. Their sums are whole
+// numbers that fp32 holds, so any order of adding gives the same. A wrong sum is exit code 3.
+#include "bench.h"
 #include "record.h"
 
 typedef enum { COMM_SUMS, COMM_ALL_REDUCE, COMM_REDUCE_SCATTER, COMM_ALL_GATHER, NUM_COLLECTIVES } Collective;
@@ -204,12 +212,6 @@ static void bench_collectives(CommBench* b, const TensorTable* table, json_t* ro
     }
 }
 
-static void comm_write(const BenchGiven* given, const Plan* p, int processes, double copy_bandwidth, json_t* rows) {
-    json_t* record = bench_record("comm", given, p, p->backend->device_name(), copy_bandwidth, "operations", rows);
-    json_object_set_new(record, "processes", json_integer(processes));
-    bench_write_json(given->out, "comm.json", record);
-}
-
 int bench_comm(const Config* c, Comm* comm) {
     if (comm->size == 1) {
         usage_error("bench comm: this is one process, connected to no other: start several, by mpirun -np 2 or, with "
@@ -232,7 +234,8 @@ int bench_comm(const Config* c, Comm* comm) {
     if (b.wrong) { notice("error: a sum is wrong: see the lines that end in WRONG"); }
     const BenchGiven given = bench_given(c, &p);
     const double copy_bandwidth = backend->device_copy_bandwidth(); // with all processes at work, as in training
-    if (comm->rank == 0) { comm_write(&given, &p, comm->size, copy_bandwidth, rows); }
-    else { json_decref(rows); }
+    json_t* record = bench_record("comm", &given, &p, backend->device_name(), copy_bandwidth, "operations", rows);
+    json_object_set_new(record, "processes", json_integer(comm->size));
+    bench_write_json(comm->rank == 0 ? given.out : "", "comm.json", record);
     return b.wrong ? EXIT_CHECK_FAILED : EXIT_DONE;
 }

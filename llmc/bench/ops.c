@@ -92,13 +92,6 @@ static void require_ops(const BenchOps* b, const StepOps* ops) {
     }
 }
 
-static void bench_all_ops(BenchOps* b, const StepOps* ops) {
-    for (int i = 0; i < ops->count; i++) {
-        const StepOp* op = &ops->op[i];
-        if (op_is_asked_for(b, op_name(op->op), op->layer)) { bench_op(b, op); }
-    }
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // files
 
@@ -200,7 +193,10 @@ int bench_ops(const Config* config) {
                   .rows = json_array()};
     require_ops(&b, &ops);
     print_ops_heading(&b);
-    bench_all_ops(&b, &ops);
+    for (int i = 0; i < ops.count; i++) {
+        const StepOp* op = &ops.op[i];
+        if (op_is_asked_for(&b, op_name(op->op), op->layer)) { bench_op(&b, op); }
+    }
     ops_write(&b);
     return EXIT_DONE;
 }

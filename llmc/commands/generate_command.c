@@ -20,6 +20,11 @@ static bool is_interactive(const Config* c) {
     return config_source(c, "prompt") == FROM_DEFAULT && isatty(STDIN_FILENO);
 }
 
+static void tokens_free(TokenList* tokens, size_t count) {
+    for (size_t i = 0; i < count; i++) { token_list_free(&tokens[i]); }
+    free(tokens);
+}
+
 // Returns the tokens of each prompt, NULL if one of them is too long; tokens_free() frees them.
 static TokenList* tokens_of(const Prompts* p, const Tokenizer* t, int context, Error* err) {
     TokenList* tokens = alloc_or_die(p->count, sizeof *tokens, "tokens of prompts");
@@ -28,17 +33,11 @@ static TokenList* tokens_of(const Prompts* p, const Tokenizer* t, int context, E
         if (tokens[i].count > (size_t)context) {
             fail(err, "prompt %zu has %zu tokens, but a text of this model has at most %d: shorten it", i + 1,
                  tokens[i].count, context);
-            for (size_t j = 0; j <= i; j++) { token_list_free(&tokens[j]); }
-            free(tokens);
+            tokens_free(tokens, i + 1);
             return NULL;
         }
     }
     return tokens;
-}
-
-static void tokens_free(TokenList* tokens, size_t count) {
-    for (size_t i = 0; i < count; i++) { token_list_free(&tokens[i]); }
-    free(tokens);
 }
 
 // Continues the prompts and prints the texts. Returns false if the weights are damaged.
@@ -116,7 +115,7 @@ static void session_open_model(Session* s, int slots, int capacity) {
 
 static void print_times(const GenerateTimes* t) {
     if (t->tokens == 0) { return; }
-    notice("generated %zu token%s: %.1f tokens/s, first after %.2f s", t->tokens, t->tokens > 1 ? "s" : "",
+    notice("generated %zu token%s: %.1f tokens/s, first after %.2f s", t->tokens, plural(t->tokens),
            (double)t->tokens / t->seconds, t->first_seconds);
 }
 

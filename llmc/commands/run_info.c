@@ -7,7 +7,6 @@
 #include "../files/checkpoint.h"
 #include "describe.h"
 #include "../base/json.h"
-#include "../log/html.h"
 #include "../log/metrics.h"
 #include <sys/file.h>
 

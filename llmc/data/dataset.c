@@ -2,15 +2,11 @@
 #include "../base/file.h"
 #include <sys/resource.h>
 
-static int data_compare_paths(const void* a, const void* b) {
-    return strcmp(*(char* const*)a, *(char* const*)b);
-}
-
 // Finds all files that match, sorted as bytes whatever the locale. The caller calls globfree, also after a failure.
 static bool data_match(glob_t* found, const char* option, const char* patterns, Error* err) {
     const char* advice = "token shards are made by ./prepare or fetched by data/fetch.sh";
     const bool ok = find_option_paths(found, option, patterns, advice, err);
-    if (ok) { qsort(found->gl_pathv, found->gl_pathc, sizeof *found->gl_pathv, data_compare_paths); }
+    if (ok) { qsort(found->gl_pathv, found->gl_pathc, sizeof *found->gl_pathv, compare_paths); }
     return ok;
 }
 

@@ -98,7 +98,7 @@ void shard_abandon(ShardWriter* w) {
 static bool shard_write_header(ShardWriter* w, Error* err) {
     int32_t header[SHARD_HEADER_INTS] = {SHARD_MAGIC, SHARD_VERSION, (int32_t)w->num_tokens};
     bool ok = fseeko(w->file, 0, SEEK_SET) == 0 && fwrite(header, sizeof header, 1, w->file) == 1;
-    return ok ? true : fail(err, "%s: cannot write: %s", w->path, strerror(errno));
+    return ok || fail_system(err, w->path, "write");
 }
 
 bool shard_create(ShardWriter* w, const char* path, Error* err) {
@@ -122,12 +122,9 @@ static uint64_t sum_tokens(uint64_t sum, size_t first, const uint16_t* tokens, s
 }
 
 bool shard_write(ShardWriter* w, const uint16_t* tokens, size_t count, Error* err) {
-    bool ok = count <= SHARD_MAX_TOKENS - w->num_tokens
-                  ? true
-                  : fail(err, "%s: a shard holds at most %zu tokens: use smaller shards", w->path, SHARD_MAX_TOKENS);
-    if (ok && fwrite(tokens, sizeof *tokens, count, w->file) != count) {
-        ok = fail(err, "%s: cannot write: %s", w->path, strerror(errno));
-    }
+    bool ok = count <= SHARD_MAX_TOKENS - w->num_tokens ||
+              fail(err, "%s: a shard holds at most %zu tokens: use smaller shards", w->path, SHARD_MAX_TOKENS);
+    if (ok && fwrite(tokens, sizeof *tokens, count, w->file) != count) { ok = fail_system(err, w->path, "write"); }
     w->sum = sum_tokens(w->sum, w->num_tokens, tokens, count);
     w->num_tokens += count;
     if (!ok) { shard_abandon(w); }
@@ -173,9 +170,7 @@ bool shard_seal(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* err) {
 
 bool shard_commit(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* err) {
     bool ok = !w->file || shard_seal(w, hex, err);
-    if (ok && rename(w->temporary, w->path) != 0) {
-        ok = fail(err, "%s: cannot rename %s: %s", w->path, w->temporary, strerror(errno));
-    }
+    if (ok && rename(w->temporary, w->path) != 0) { ok = fail_system(err, w->path, "rename to it"); }
     ok = ok && sync_parent(w->path, err);
     shard_abandon(w);
     return ok;

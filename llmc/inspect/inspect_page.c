@@ -1,5 +1,6 @@
 #include "inspect_page.h"
 #include "../base/file.h"
+#include "../base/json.h"
 #include "../base/text_stream.h"
 #include "../log/html.h"
 

@@ -27,25 +27,3 @@ void page_escape(FILE* page, const char* text) {
     }
     free(clean);
 }
-
-// ---------------------------------------------------------------------------------------------------------------------
-// numbers as text: to `out` of 32 bytes, which is returned
-
-// Shortens the exponent: 6.00e-05 -> 6e-5.
-static const char* tidy_exponent(char* out) {
-    char* e = strchr(out, 'e');
-    if (!e) { return out; }
-    int exponent = atoi(e + 1);
-    while (e > out && e[-1] == '0' && memchr(out, '.', (size_t)(e - out))) { e--; }
-    if (e > out && e[-1] == '.') { e--; }
-    snprintf(e, (size_t)(out + 32 - e), "e%d", exponent);
-    return out;
-}
-
-const char* value_text(char* out, double v) {
-    if (!isfinite(v)) { snprintf(out, 32, "\xe2\x80\x93"); return out; }
-    if (fabs(v) >= 1e15 || (fabs(v) < 1e-3 && v != 0.0)) { snprintf(out, 32, "%.2e", v); return tidy_exponent(out); }
-    if (fabs(v) >= 1e3) { return si_text(out, v); }
-    snprintf(out, 32, fabs(v) < 0.1 || v == floor(v) ? "%.3g" : fabs(v) < 10.0 ? "%.4f" : "%.5g", v);
-    return out;
-}

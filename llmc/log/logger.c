@@ -2,9 +2,6 @@
 #include "../base/file.h"
 #include "../base/json.h"
 
-// ---------------------------------------------------------------------------------------------------------------------
-// the logger
-
 // Steps that a resumed run does again are dropped from the event files of earlier starts; the files stay as they are.
 static bool open_events(Logger* l, int step, Error* err) {
     if (!l->options.has_tensorboard) { return true; }
@@ -97,15 +94,15 @@ bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
     return ok;
 }
 
-static void logger_flush(FILE* f, const char* path) {
-    if (fflush(f) == 0 && !ferror(f)) { return; }
-    fatal("%s: cannot write: %s; make room, then go on with --resume auto", path, strerror(errno));
+// Appends a line to a log that a run does not go on without.
+static void put_line_or_die(FILE* f, const char* path, const char* text) {
+    put_line(f, text);
+    if (f && ferror(f)) {
+        fatal("%s: cannot write: %s; make room, then go on with --resume auto", path, strerror(errno));
+    }
 }
 
-static void write_log_line(Logger* l, const char* text) {
-    put_line(l->text, text);
-    if (l->text) { logger_flush(l->text, l->text_path); }
-}
+static void write_log_line(Logger* l, const char* text) { put_line_or_die(l->text, l->text_path, text); }
 
 void logger_notice(Logger* l, const char* fmt, ...) {
     if (l->options.rank != 0) { return; }
@@ -151,8 +148,7 @@ static void logger_record(Logger* l, const char* kind, int step, json_t* members
         return;
     }
     char* text = record_text_of(kind, step, members);
-    put_line(l->metrics, text);
-    logger_flush(l->metrics, l->metrics_path);
+    put_line_or_die(l->metrics, l->metrics_path, text);
     free(text);
 }
 

@@ -14,9 +14,6 @@
 #include "tensorboard.h"
 #include <jansson.h>
 
-// ---------------------------------------------------------------------------------------------------------------------
-// the logger
-
 typedef struct {
     const char* folder;    // receives metrics.jsonl and log.txt; NULL: neither is written
     const char* precision; // named in the step line: fp32, tf32, bf16, fp16, fp8

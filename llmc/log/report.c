@@ -5,7 +5,6 @@
 #include "report_settings.h"
 #include "../base/json.h"
 #include "../base/text_stream.h"
-#include "../options/options.h"
 
 // The runs of a page.
 typedef struct {

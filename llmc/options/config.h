@@ -251,7 +251,7 @@ OPTION_EXTERN_NAMES(CONFIG)
 typedef struct {
     OPTION_FIELDS(CONFIG)
     unsigned char source[NUM_ROWS]; // an OptionSource for each row of CONFIG_OPTIONS
-    int num_args;                   // words without a name: folders of report and info, kinds of bench
+    int num_args;                   // words without a name: folders, kinds of bench, formats of export
     char** args;
     bool has_letters;               // the command line was llm.c's: flags_rewrite() has translated it
 } Config;

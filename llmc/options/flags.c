@@ -85,9 +85,8 @@ static const char* letter_translate(const LetterValues* v, const LetterFlag* fla
         return value && *value == '1' ? "dev/data/hellaswag/hellaswag_val.bin" : NULL;
     }
     if (!strcmp(flag->letters, "m")) {
-        char* end;
-        const long long batches = value ? strtoll(value, &end, 10) : 20;
-        if (value && (*end || end == value || batches < -1)) {
+        long long batches = 20;
+        if (value && !count_parse(value, -1, &batches)) {
             usage_error("-m takes a number of batches, or -1 for all, not '%s'", value);
         }
         const double tokens = (double)batches * atof(letter_value(v, "b")) * atof(letter_value(v, "t"));
@@ -139,9 +138,8 @@ static char** rewritten(const LetterValues* values, int* argc) {
 
 static int letter_number(const LetterValues* v, const char* letters, int least) {
     const char* text = letter_value(v, letters);
-    char* end;
-    const long n = strtol(text, &end, 10);
-    if (end == text || *end || n < least || n > INT16_MAX) {
+    long long n;
+    if (!count_parse(text, least, &n) || n > INT16_MAX) {
         usage_error("-%s takes a number from %d, not '%s'", letters, least, text);
     }
     return (int)n;

@@ -1,12 +1,18 @@
 #include "compression.h"
 #ifdef HAS_ZLIB
 #include <zlib.h>
+#else
+#define HAS_ZLIB 0
 #endif
 #ifdef HAS_ZSTD
 #include <zstd.h>
+#else
+#define HAS_ZSTD 0
 #endif
 #ifdef HAS_SNAPPY
 #include <snappy-c.h>
+#else
+#define HAS_SNAPPY 0
 #endif
 
 Codec codec_of_file(const void* begin, size_t bytes) {
@@ -20,21 +26,9 @@ Codec codec_of_file(const void* begin, size_t bytes) {
 
 static const struct { const char *name, *package; bool is_built_in; } CODECS[] = {
     [CODEC_NONE] = {"", "", true},
-#ifdef HAS_ZLIB
-    [CODEC_GZIP] = {"gzip", "zlib1g-dev", true},
-#else
-    [CODEC_GZIP] = {"gzip", "zlib1g-dev", false},
-#endif
-#ifdef HAS_ZSTD
-    [CODEC_ZSTD] = {"zstd", "libzstd-dev", true},
-#else
-    [CODEC_ZSTD] = {"zstd", "libzstd-dev", false},
-#endif
-#ifdef HAS_SNAPPY
-    [CODEC_SNAPPY] = {"snappy", "libsnappy-dev", true},
-#else
-    [CODEC_SNAPPY] = {"snappy", "libsnappy-dev", false},
-#endif
+    [CODEC_GZIP] = {"gzip", "zlib1g-dev", HAS_ZLIB},
+    [CODEC_ZSTD] = {"zstd", "libzstd-dev", HAS_ZSTD},
+    [CODEC_SNAPPY] = {"snappy", "libsnappy-dev", HAS_SNAPPY},
 };
 
 bool codec_check(Codec codec, const char* file, Error* err) {
@@ -48,7 +42,7 @@ static bool damaged(Codec codec, const char* file, const char* how, Error* err) 
 }
 
 bool crc32_of(const void* data, size_t bytes, uint32_t* crc) {
-#ifdef HAS_ZLIB
+#if HAS_ZLIB
     *crc = (uint32_t)crc32_z(0, data, bytes);
     return true;
 #else
@@ -61,10 +55,10 @@ bool crc32_of(const void* data, size_t bytes, uint32_t* crc) {
 // streams
 
 void decompressor_close(Decompressor* d) {
-#ifdef HAS_ZLIB
+#if HAS_ZLIB
     if (d->codec == CODEC_GZIP && d->state) { inflateEnd(d->state); free(d->state); }
 #endif
-#ifdef HAS_ZSTD
+#if HAS_ZSTD
     if (d->codec == CODEC_ZSTD && d->state) { ZSTD_freeDStream(d->state); }
 #endif
     memset(d, 0, sizeof *d);
@@ -75,14 +69,14 @@ bool decompressor_open(Decompressor* d, Codec codec, const char* file, Error* er
     if (!codec_check(codec, file, err)) { return false; }
     d->codec = codec;
     d->file = file;
-#ifdef HAS_ZLIB
+#if HAS_ZLIB
     enum { GZIP_OR_ZLIB = 15 + 32 }; // the largest window, and either header
     if (codec == CODEC_GZIP) {
         d->state = alloc_or_die(1, sizeof(z_stream), "zlib");
         if (inflateInit2((z_stream*)d->state, GZIP_OR_ZLIB) != Z_OK) { fatal("%s: out of memory for zlib", file); }
     }
 #endif
-#ifdef HAS_ZSTD
+#if HAS_ZSTD
     if (codec == CODEC_ZSTD) {
         d->state = ZSTD_createDStream();
         if (!d->state) { fatal("%s: out of memory for libzstd", file); }
@@ -91,7 +85,7 @@ bool decompressor_open(Decompressor* d, Codec codec, const char* file, Error* er
     return true;
 }
 
-#ifdef HAS_ZLIB
+#if HAS_ZLIB
 static bool run_gzip(Decompressor* d, void* out, size_t* out_bytes, const unsigned char** in,
                      const unsigned char* in_end, Error* err) {
     enum { PIECE = 1 << 30 }; // zlib counts in 32 bits
@@ -120,7 +114,7 @@ static bool run_gzip(Decompressor* d, void* out, size_t* out_bytes, const unsign
 }
 #endif
 
-#ifdef HAS_ZSTD
+#if HAS_ZSTD
 static bool run_zstd(Decompressor* d, void* out, size_t* out_bytes, const unsigned char** in,
                      const unsigned char* in_end, Error* err) {
     ZSTD_inBuffer from = {*in, (size_t)(in_end - *in), 0};
@@ -136,10 +130,10 @@ static bool run_zstd(Decompressor* d, void* out, size_t* out_bytes, const unsign
 
 bool decompressor_run(Decompressor* d, void* out, size_t* out_bytes, const unsigned char** in,
                       const unsigned char* in_end, Error* err) {
-#ifdef HAS_ZLIB
+#if HAS_ZLIB
     if (d->codec == CODEC_GZIP) { return run_gzip(d, out, out_bytes, in, in_end, err); }
 #endif
-#ifdef HAS_ZSTD
+#if HAS_ZSTD
     if (d->codec == CODEC_ZSTD) { return run_zstd(d, out, out_bytes, in, in_end, err); }
 #endif
     (void)d, (void)err;
@@ -154,7 +148,7 @@ bool decompressor_run(Decompressor* d, void* out, size_t* out_bytes, const unsig
 
 static bool decompress_snappy(void* out, size_t out_bytes, const void* in, size_t in_bytes, const char* file,
                               Error* err) {
-#ifdef HAS_SNAPPY
+#if HAS_SNAPPY
     size_t bytes = 0;
     if (snappy_uncompressed_length(in, in_bytes, &bytes) != SNAPPY_OK || bytes != out_bytes) {
         return damaged(CODEC_SNAPPY, file, "not of the size promised", err);

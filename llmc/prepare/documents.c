@@ -23,8 +23,8 @@ static bool check_words(const PrepareOptions* o, const Tokenizer* t, const char*
         n = tokenizer_piece(t, p, end);
         if (n <= MAX_WORD_BYTES) { continue; }
         // A part of a document cannot be left out.
-        c->skip = c->format == FORMAT_TEXT ? NOT_SKIPPED : SKIPPED_LONG;
-        const bool is_row = c->format == FORMAT_PARQUET;
+        c->skip = c->format == format_text ? NOT_SKIPPED : SKIPPED_LONG;
+        const bool is_row = c->format == format_parquet;
         return fail(err, "%s: %s %" PRIu64 ": a word of more than %d MiB", o->inputs[c->at.input],
                     is_row ? "row" : "line", c->at.line + !is_row, MAX_WORD_BYTES >> 20);
     }
@@ -75,7 +75,7 @@ static void encode_chunk(const PrepareOptions* o, const Tokenizer* t, Chunk* c) 
     if (!c->ok || c->skip != NOT_SKIPPED) { return; }
     if (o->stories > 0) { story_make((uint64_t)o->seed, c->at.offset, &c->text, &c->nll); }
     Error err;
-    c->ok = c->format == FORMAT_JSONL ? encode_json(o, t, c, &err)
+    c->ok = c->format == format_jsonl ? encode_json(o, t, c, &err)
                                       : encode_text(o, t, c->text.data, c->text.bytes, c, &err);
     if (!c->ok) { c->error = format("%s", err.text); }
 }

@@ -19,8 +19,6 @@ static void add_name(NameList* list, char* name) {
     list->names[list->count++] = name;
 }
 
-int names_compare(const void* a, const void* b) { return strcmp(*(char* const*)a, *(char* const*)b); }
-
 static bool is_text_name(const char* name) {
     static const char* const endings[] = {".txt", ".jsonl", ".ndjson", ".parquet"};
     for (int i = 0; i < 4; i++) { if (name_ends_with(name, endings[i])) { return true; } }
@@ -76,7 +74,7 @@ char** inputs_expand(char** words, size_t* count) {
                 notice("%s: %zu file%s left out: a tokenizer's, or not named %s", word, list.left_out,
                        plural(list.left_out), names);
             }
-            qsort(list.names + first, list.count - first, sizeof *list.names, names_compare);
+            qsort(list.names + first, list.count - first, sizeof *list.names, compare_paths);
         } else if (!path_exists(word) && strpbrk(word, "*?[")) {
             add_pattern(&list, word);
         } else {

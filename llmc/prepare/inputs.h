@@ -13,6 +13,3 @@ char** inputs_expand(char** words, size_t* count);
 
 // Returns true if a name, without .gz or .zst, has this ending.
 bool name_ends_with(const char* name, const char* ending);
-
-// Compares two names of a list, for qsort().
-int names_compare(const void* a, const void* b);

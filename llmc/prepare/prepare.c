@@ -86,7 +86,7 @@ static void append_tokens(Output* out, const int* ids, size_t count) {
 
 // Returns true if the input is one text, a single document.
 static bool is_one_document(const PrepareOptions* o) {
-    return o->num_inputs == 1 && !strcmp(o->split, "none") && input_format(o, o->inputs[0]) == FORMAT_TEXT;
+    return o->num_inputs == 1 && !strcmp(o->split, "none") && input_format(o, o->inputs[0]) == format_text;
 }
 
 // Creates the next shard, whose first token of the input is `first`. The only end-of-text token of a single document

@@ -117,10 +117,10 @@ static char* next_word(char** at) {
 
 // Takes ":WEIGHT" off the end of a word and returns the weight.
 static double take_weight(char* word) {
-    char *colon = strrchr(word, ':'), *end;
+    char* colon = strrchr(word, ':');
+    double weight;
     if (!colon || colon == word) { usage_error("--mix %s: no weight: give SOURCE:WEIGHT, like web.jsonl:0.7", word); }
-    const double weight = strtod(colon + 1, &end);
-    if (end == colon + 1 || *end || !(weight >= 1e-9 && weight <= 1e15)) {
+    if (!number_parse(colon + 1, 1e-9, 1e15, &weight)) {
         usage_error("--mix %s: the weight '%s' is not a number from 1e-9 to 1e15; leave out a source without", word,
                     colon + 1);
     }
@@ -131,7 +131,7 @@ static double take_weight(char* word) {
 static void check_named_once(const PrepareOptions* o) {
     char** sorted = alloc_or_die(o->num_inputs, sizeof *sorted, "input files");
     memcpy(sorted, o->inputs, o->num_inputs * sizeof *sorted);
-    qsort(sorted, o->num_inputs, sizeof *sorted, names_compare);
+    qsort(sorted, o->num_inputs, sizeof *sorted, compare_paths);
     for (size_t i = 1; i < o->num_inputs; i++) {
         if (strcmp(sorted[i - 1], sorted[i]) == 0) { usage_error("--mix: %s is in it twice", sorted[i]); }
     }

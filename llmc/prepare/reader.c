@@ -4,22 +4,20 @@
 #include "inputs.h"
 #include <inttypes.h>
 
-InputFormat input_format(const PrepareOptions* o, const char* path) {
+enum format input_format(const PrepareOptions* o, const char* path) {
     Error err;
     char begin[4];
-    if (o->format == format_text) { return FORMAT_TEXT; }
-    if (o->format == format_jsonl) { return FORMAT_JSONL; }
-    if (o->format == format_parquet) { return FORMAT_PARQUET; }
-    if (strcmp(path, "-") == 0) { return FORMAT_TEXT; }
+    if (o->format != format_auto) { return o->format; }
+    if (strcmp(path, "-") == 0) { return format_text; }
     if (!read_begin(path, begin, sizeof begin, &err)) {
         const char* advice = prepare_advice(o, "; a pipe is read by cat ... | ./prepare - ...");
         fatal("%s%s", err.text, path_exists(path) ? advice : "");
     }
-    if (is_parquet(begin)) { return FORMAT_PARQUET; }
-    if (name_ends_with(path, ".parquet")) { return FORMAT_PARQUET; } // it says what is wrong with the file
+    if (is_parquet(begin)) { return format_parquet; }
+    if (name_ends_with(path, ".parquet")) { return format_parquet; } // it says what is wrong with the file
     const bool is_jsonl = name_ends_with(path, ".jsonl") || name_ends_with(path, ".ndjson") ||
                           name_ends_with(path, ".json");
-    return is_jsonl ? FORMAT_JSONL : FORMAT_TEXT;
+    return is_jsonl ? format_jsonl : format_text;
 }
 
 void chunk_clear(Chunk* c) {
@@ -39,7 +37,7 @@ void reader_open(Reader* r, const PrepareOptions* options, const Source* source,
 
 void reader_close(Reader* r) {
     if (!r->is_open) { return; }
-    if (r->format == FORMAT_PARQUET) { parquet_close(&r->parquet); }
+    if (r->format == format_parquet) { parquet_close(&r->parquet); }
     else { stream_close(&r->stream); }
     r->is_open = false;
 }
@@ -48,13 +46,13 @@ static bool reader_open_file(Reader* r) {
     const PrepareOptions* o = r->options;
     const char* path = o->inputs[r->at.input];
     r->format = input_format(o, path);
-    if (r->format == FORMAT_PARQUET) {
+    if (r->format == format_parquet) {
         r->is_open = parquet_open(&r->parquet, path, o->field, &r->err);
         return r->is_open && parquet_skip(&r->parquet, r->at.offset, &r->err);
     }
     char last = '\n';
     r->is_open = stream_open(&r->stream, is_standard_input(o) ? NULL : path, &r->err);
-    const bool checks = r->format == FORMAT_TEXT && r->at.offset == 0 && o->format != format_text;
+    const bool checks = r->format == format_text && r->at.offset == 0 && o->format != format_text;
     const char* advice = prepare_advice(o, "; ./prepare --format text takes it as it is");
     const bool ok = r->is_open && (!checks || stream_check_text(&r->stream, advice, &r->err)) &&
                     stream_skip(&r->stream, r->at.offset, &last, &r->err);
@@ -213,14 +211,14 @@ static bool reader_chunk(Reader* r, Chunk* c) {
     c->at = r->at;
     c->ok = true;
     c->skip = NOT_SKIPPED;
-    c->format = FORMAT_TEXT;
+    c->format = format_text;
     if (o->stories > 0) { r->at.offset++; return true; }
     while (r->at.input < r->end_input) {
         if (!r->is_open) { c->ok = reader_open_file(r); }
         if (!c->ok) { return true; }
         c->format = r->format;
-        const bool has_chunk = r->format == FORMAT_PARQUET ? reader_row(r, c)
-                               : r->format == FORMAT_JSONL ? reader_json_line(r, c) : reader_text(r, c);
+        const bool has_chunk = r->format == format_parquet ? reader_row(r, c)
+                               : r->format == format_jsonl ? reader_json_line(r, c) : reader_text(r, c);
         if (has_chunk) { return true; }
         reader_close(r);
         r->at = (Position){.input = r->at.input + 1};

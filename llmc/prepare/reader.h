@@ -14,11 +14,9 @@
 // white space) may have MAX_DOCUMENT_BYTES, so that memory stays bounded. Chosen.
 enum { CHUNK_BYTES = 1 << 20, MAX_DOCUMENT_BYTES = 16 << 20 };
 
-typedef enum { FORMAT_TEXT, FORMAT_JSONL, FORMAT_PARQUET } InputFormat;
-
-// Returns the format of a file, by --format or, if that is auto, by its first bytes and its name. `path` is "-" for
-// standard input. Ends the program if it cannot be read.
-InputFormat input_format(const PrepareOptions* o, const char* path);
+// Returns the format of a file, never format_auto: --format or, if that is auto, what its first bytes and its name say.
+// `path` is "-" for standard input. Ends the program if it cannot be read.
+enum format input_format(const PrepareOptions* o, const char* path);
 
 // A place in the input from which reading can go on.
 typedef struct {
@@ -36,7 +34,7 @@ typedef struct {
     Position at;
     Position resume;   // a place to read from that gives this chunk again
     uint64_t order;    // chunks that come from there before this one
-    InputFormat format;
+    enum format format;
     Buffer text; // of JSONL: the whole line
     size_t bytes;   // of the document's text
     TokenList tokens;
@@ -55,7 +53,7 @@ typedef struct {
     Position at;
     size_t end_input; // no file from this one on is read
     bool is_open;
-    InputFormat format;
+    enum format format;
     Stream stream;        // of text and JSONL
     bool is_at_line_start;
     Parquet parquet;

@@ -1,6 +1,7 @@
 #include "llmc/log/html.h"
 #include "llmc/log/metrics.h"
 #include "llmc/log/report.h"
+#include "llmc/base/json.h"
 #include "llmc/base/text_stream.h"
 #include "llmc/base/rng.h"
 #include "test/test.h"
