@@ -33,7 +33,7 @@ static int eval_test_sets(GPT2* g, const TestSet* sets, int count, Comm* comm, c
     TestScore* scores = alloc_or_die((size_t)count, sizeof *scores, "scores");
     int status = EXIT_DONE;
     comm_report_activity(comm, 0, RANK_SCORES);
-    for (int i = 0; status == EXIT_DONE && i < count; i++) {
+    for (int i = 0; i < count; i++) {
         const double start = seconds_now();
         if (!test_set_score(&scores[i], NULL, &sets[i], g, comm, NULL, NULL, &err)) {
             notice("error: %s: %s", what, err.text);

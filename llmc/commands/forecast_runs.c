@@ -2,7 +2,6 @@
 #include "../base/json.h"
 #include "../log/metrics.h"
 #include "forecast.h"
-#include <float.h>
 #include <limits.h>
 
 // ---------------------------------------------------------------------------------------------------------------------

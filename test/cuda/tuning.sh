@@ -4,10 +4,10 @@
 corpus
 
 # A resumed run keeps the variants that were chosen by timing, if they exist here, even if others are faster now.
-chosen_is() { # RUN VARIANTS: the last checkpoint of the run names these. attention=: both passes have these kernels
+chosen_is() { # RUN VARIANTS [STEP]: this checkpoint, 4, names these. attention=: both passes have these kernels
     variants=$(echo "$2" | sed 's/^attention=\([a-z]*\)/attention_forward=\1 attention_backward=\1/')
-    state="$1/$(ls "$1" | grep '^step_' | tail -n 1)/state.json"
-    grep -qF "\"$variants\"" "$state" || note "not $variants: $(grep attention_forward= "$state")"
+    state="$1/step_$(printf %08d "${3:-4}")/state.json"
+    grep -qF "\"$variants\"" "$state" || note "not $variants: $(grep attention_forward= "$state" 2>&1)"
 }
 
 the_fastest_kernels_are_chosen_and_kept() {
@@ -84,7 +84,7 @@ cudnns_backward_is_deterministic_unless_allowed() {
     awk -v most="$most" -v less="$(planned)" 'BEGIN { d = most - less - 2; exit !(d > -0.1 && d < 0.1) }' ||
         note "$most MiB planned, $(planned) without the workspace"
     chosen_is "$dir/third" \
-        'attention_forward=cudnn attention_backward=cudnn_nondeterministic gelu_forward=fused gelu_backward=fused'
+        'attention_forward=cudnn attention_backward=cudnn_nondeterministic gelu_forward=fused gelu_backward=fused' 2
     must env EMU_ORDER=2 "$cuda" $run --deterministic 0 --out "$dir/fourth"
     cmp -s "$dir/third/step_00000002/model.safetensors" "$dir/fourth/step_00000002/model.safetensors" &&
         note "the stand-in adds in one order"

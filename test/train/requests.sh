@@ -332,7 +332,7 @@ validation_and_samples_are_left() {
 
 # A run that a spike stops leaves what is due after that step. Resumed, it has the records of one that was not stopped.
 what_a_stop_has_left_is_done_when_the_run_goes_on() {
-    "$prepare" --stories 600000 --tokenizer bytes --val_size 300000 --out "$dir/long" >/dev/null 2>&1
+    "$prepare" --stories 800000 --tokenizer bytes --val_size 400000 --out "$dir/long" >/dev/null 2>&1
     due="$small --train_data $dir/long_train_*.bin --val_data $dir/long_val_*.bin --batch_size 1 --threads 1
         --val_tokens -1 --val_every 2 --sample_every 2 --sample_tokens 8 --save_every 1 --keep 1 --max_steps 3
         --eval_data test/golden/eval/hellaswag.jsonl --eval_rules limit:2,every:2"
@@ -360,7 +360,7 @@ what_a_stop_has_left_is_done_when_the_run_goes_on() {
 
 # Stopped in its last validation, a run is not finished. Resumed again, it has one record of this step.
 the_last_validation_is_made_up() {
-    "$prepare" --stories 600000 --tokenizer bytes --val_size 300000 --out "$dir/long" >/dev/null 2>&1
+    "$prepare" --stories 800000 --tokenizer bytes --val_size 400000 --out "$dir/long" >/dev/null 2>&1
     begin "$train" $small --train_data "$dir/long_train_*.bin" --val_data "$dir/long_val_*.bin" --batch_size 1 \
         --threads 1 --val_tokens -1 --val_every 2 --max_steps 2 --out "$dir/run"
     await '^step *2/' "$dir/out" $pid
