@@ -230,16 +230,12 @@ char* path_as_pattern(const char* path) {
 static bool find_option_path(glob_t* found, const char* option, const char* given, bool has_spaces, const char* advice,
                              Error* err) {
     Error why;
-    struct stat s;
     const size_t before = found->gl_pathc;
     char* pattern = path_exists(given) ? path_as_pattern(given) : format("%s", given);
     const bool ok = find_paths(found, pattern, &why);
     free(pattern);
     if (!ok) { return fail(err, "%s %s", option, why.text); }
     if (found->gl_pathc > before) { return true; }
-    if (lstat(given, &s) != 0 && !is_absent(errno)) {
-        return fail(err, "%s %s: %s", option, given, strerror(errno));
-    }
     return fail(err, "%s %s: no such file: %s%s", option, given, advice,
                 has_spaces ? " (a space separates names: write \\ before it)" : "");
 }

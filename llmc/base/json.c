@@ -109,11 +109,7 @@ void print_result(const char* fmt, ...) {
 // ---------------------------------------------------------------------------------------------------------------------
 // JSON values
 
-static void* json_alloc(size_t bytes) {
-    void* p = malloc(bytes);
-    if (!p) { fatal("out of memory: %zu bytes for JSON", bytes); }
-    return p;
-}
+static void* json_alloc(size_t bytes) { return realloc_or_die(NULL, bytes, "JSON"); }
 
 void json_begin(void) {
     json_set_alloc_funcs(json_alloc, free);

@@ -13,9 +13,6 @@
 static const char* const ACTIVITIES[] = {"setting up", "connecting devices", "training", "validating", "scoring",
                                          "sampling",   "saving",             "ending"};
 
-// Returns the seconds between heartbeats.
-static double heartbeat_interval(const Connection* c) { return c->timeout < 4 ? c->timeout / 4 : 1; }
-
 void ATTR_NORETURN ATTR_PRINTF(2, 3) watchdog_fatal(Connection* c, const char* fmt, ...) {
     char text[FRAME_TEXT_BYTES];
     va_list args;
@@ -213,7 +210,7 @@ static void heartbeat_turn(Connection* c, const struct pollfd* polled, double el
 
 static void* watchdog_thread(void* connection) {
     Connection* c = connection;
-    const double interval = heartbeat_interval(c);
+    const double interval = fmin(1, c->timeout / 4); // seconds between heartbeats
     struct pollfd* polled = alloc_or_die((size_t)c->size + 1, sizeof *polled, "connections");
     double last_turn = seconds_now() - interval; // the first turn is at once
     for (;;) {

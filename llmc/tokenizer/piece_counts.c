@@ -160,16 +160,12 @@ void piece_counts_add(PieceCounts* p, int thread, const char* text, size_t bytes
     }
 }
 
-// The bytes of the pieces that came so often. The last one: at least so often.
-typedef struct {
-    size_t bytes[MAX_TIMES + 1];
-} Sizes;
-
-static void add_sizes(Sizes* sizes, const Table* t) {
+// Adds to bytes[n] those of the pieces that came n times; to the last one, of those that came at least so often.
+static void add_sizes(size_t bytes[MAX_TIMES + 1], const Table* t) {
     for (size_t i = 0; i < t->room; i++) {
         const Slot* s = &t->slots[i];
         const uint64_t times = s->times < MAX_TIMES ? s->times : MAX_TIMES;
-        if (s->bytes) { sizes->bytes[times] += s->length + 1; }
+        if (s->bytes) { bytes[times] += s->length + 1; }
     }
 }
 
@@ -214,7 +210,7 @@ static Table add_up(PieceCounts* p, bool is_spilled, int part) {
 Pieces piece_counts_finish(PieceCounts* p, size_t max_bytes) {
     const bool is_spilled = p->parts[0] != NULL;
     const int parts = is_spilled ? NUM_PARTS : 1;
-    Sizes* sizes = alloc_or_die(1, sizeof *sizes, "pieces");
+    size_t* sizes = alloc_or_die(MAX_TIMES + 1, sizeof *sizes, "pieces"); // by how often they came
     Pieces pieces = {.least = MAX_TIMES};
     Table t = {.count = 0};
     for (int i = 0; is_spilled && i < p->threads; i++) { spill(p, &p->tables[i]); }
@@ -223,12 +219,12 @@ Pieces piece_counts_finish(PieceCounts* p, size_t max_bytes) {
         add_sizes(sizes, &t);
         if (is_spilled) { table_clear(&t); }
     }
-    size_t bytes = sizes->bytes[MAX_TIMES];
-    while (pieces.least > 1 && bytes + sizes->bytes[pieces.least - 1] <= max_bytes) {
-        bytes += sizes->bytes[--pieces.least];
+    size_t bytes = sizes[MAX_TIMES];
+    while (pieces.least > 1 && bytes + sizes[pieces.least - 1] <= max_bytes) {
+        bytes += sizes[--pieces.least];
     }
     if (pieces.least > 1 && bytes < max_bytes) { // a twentieth of the room is left for chance
-        pieces.share = 0.95 * (double)(max_bytes - bytes) / (double)sizes->bytes[pieces.least - 1];
+        pieces.share = 0.95 * (double)(max_bytes - bytes) / (double)sizes[pieces.least - 1];
     }
     for (int i = 0; i < parts; i++) {
         if (is_spilled) { t = read_part(p, i); }

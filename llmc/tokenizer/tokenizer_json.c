@@ -306,27 +306,19 @@ bool tokenizer_read_vocab(Tokenizer* t, const char* vocab_path, const char* merg
 // ---------------------------------------------------------------------------------------------------------------------
 // folders
 
-// Returns the path of a file in a folder, which the caller frees; NULL if there is none.
-static char* file_in(const char* folder, const char* file) {
-    char* path = format("%s/%s", folder, file);
-    if (path_exists(path)) { return path; }
-    free(path);
-    return NULL;
-}
-
 bool folder_has_tokenizer(const char* folder) {
     return folder_has(folder, "tokenizer.json") || folder_has(folder, "vocab.json") ||
            folder_has(folder, "tokenizer.bin");
 }
 
 bool tokenizer_read_folder(Tokenizer* t, const char* folder, Error* err) {
-    char *json = file_in(folder, "tokenizer.json"), *vocab = file_in(folder, "vocab.json"),
-         *bin = file_in(folder, "tokenizer.bin"), *merges = format("%s/merges.txt", folder);
-    const bool ok = json    ? tokenizer_read_json(t, json, err)
-                    : vocab ? tokenizer_read_vocab(t, vocab, merges, err)
-                    : bin   ? tokenizer_load(t, bin, err)
-                            : fail(err, "%s: neither tokenizer.json, nor vocab.json and merges.txt, nor tokenizer.bin "
-                                        "is there", folder);
+    char *json = format("%s/tokenizer.json", folder), *vocab = format("%s/vocab.json", folder),
+         *bin = format("%s/tokenizer.bin", folder), *merges = format("%s/merges.txt", folder);
+    const bool ok = path_exists(json)    ? tokenizer_read_json(t, json, err)
+                    : path_exists(vocab) ? tokenizer_read_vocab(t, vocab, merges, err)
+                    : path_exists(bin)   ? tokenizer_load(t, bin, err)
+                                         : fail(err, "%s: neither tokenizer.json, nor vocab.json and merges.txt, nor "
+                                                     "tokenizer.bin is there", folder);
     free(json);
     free(vocab);
     free(bin);

@@ -237,12 +237,9 @@ static char* cache_key(const Tuning* t, const Plan* p) {
 
 // Adds the choices to the cache, but for those of a checkpoint, which may be another GPU's.
 static void cache_choices(const char* path, const Backend* b, const char* key, bool has_variants, bool has_matmuls) {
-    char* algorithms = has_matmuls ? format("%s", "") : b->matmuls_save();
-    char* kernels = has_variants ? format("%s", "") : format("%s %s\n", key, b->device_kernels());
-    char* lines = format("%s%s", algorithms, kernels);
+    char* lines = has_matmuls ? format("%s", "") : b->matmuls_save();
+    if (!has_variants) { append_format(&lines, "%s %s\n", key, b->device_kernels()); }
     tune_cache_add(path, lines);
-    free(algorithms);
-    free(kernels);
     free(lines);
 }
 
