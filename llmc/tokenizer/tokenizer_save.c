@@ -37,6 +37,20 @@ static char* special_name(const char* token, size_t bytes) {
     return format("%.*s", (int)bytes, token);
 }
 
+// Fails if two tokens have one name, as a special token may have that of a token of text or of another special one.
+static bool check_names(const TokenNames* n, const char* tokenizer, Error* err) {
+    bool ok = true;
+    char** sorted = alloc_or_die((size_t)n->count, sizeof *sorted, "names of tokens");
+    memcpy(sorted, n->name, (size_t)n->count * sizeof *sorted);
+    qsort(sorted, (size_t)n->count, sizeof *sorted, compare_paths);
+    for (int i = 1; ok && i < n->count; i++) {
+        ok = strcmp(sorted[i - 1], sorted[i]) ||
+             fail(err, "%s: two tokens have the name \"%.60s\"", tokenizer, sorted[i]);
+    }
+    free(sorted);
+    return ok;
+}
+
 bool token_names_make(TokenNames* n, const Tokenizer* t, const char* tokenizer, Error* err) {
     const ByteLevel b = byte_level();
     const size_t count = (size_t)t->vocab_size;
@@ -45,7 +59,6 @@ bool token_names_make(TokenNames* n, const Tokenizer* t, const char* tokenizer, 
     for (int id = 0; id < n->count; id++) {
         size_t bytes;
         const char* token = tokenizer_token(t, id, &bytes);
-        unsigned char other[TOKENIZER_MAX_BYTES];
         n->half[id][0] = NO_TOKEN;
         if (!t->is_special[id]) {
             n->name[id] = visible_name(&b, token, bytes);
@@ -57,14 +70,8 @@ bool token_names_make(TokenNames* n, const Tokenizer* t, const char* tokenizer, 
         }
         n->name[id] = special_name(token, bytes);
         if (!n->name[id]) { return fail(err, "%s: special token %d is not UTF-8, or has a byte 0", tokenizer, id); }
-        if (byte_level_decode(&b, n->name[id], other, sizeof other, &bytes)) {
-            const int same = tokenizer_find(t, other, bytes);
-            if (same != NO_TOKEN) {
-                return fail(err, "%s: special token %d has the name of token %d", tokenizer, id, same);
-            }
-        }
     }
-    return true;
+    return check_names(n, tokenizer, err);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -411,7 +411,11 @@ TEST(tokens_that_no_merge_makes_are_not_written) {
     tokenizer_free(&t);
     tokens[256] = (TokenBytes){"ab", 2, false};
     EXPECT(tokenizer_from_tokens(&t, tokens, 258, 256, "t", &err));
-    EXPECT(!tokenizer_files_make(&files, &t, 0, "mine", &err) && strstr(err.text, "256 has the name of token 257"));
+    EXPECT(!tokenizer_files_make(&files, &t, 0, "mine", &err) && strstr(err.text, "two tokens have the name \"ab\""));
+    tokenizer_free(&t);
+    tokens[257].is_special = true; // as a token of text that no merge makes
+    EXPECT(tokenizer_from_tokens(&t, tokens, 258, 256, "t", &err));
+    EXPECT(!tokenizer_files_make(&files, &t, 0, "mine", &err) && strstr(err.text, "two tokens have the name \"ab\""));
     tokenizer_free(&t);
     tokenizer_free(&bytes);
 }
