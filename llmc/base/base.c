@@ -264,6 +264,21 @@ static int compare_doubles(const void* a, const void* b) {
 
 void sort_doubles(double* x, size_t n) { qsort(x, n, sizeof *x, compare_doubles); }
 
+static int compare_texts(const void* a, const void* b) { return strcmp(*(char* const*)a, *(char* const*)b); }
+void sort_texts(char** texts, size_t n) { qsort(texts, n, sizeof *texts, compare_texts); }
+
+const char* text_that_stands_twice(char* const* texts, size_t n) {
+    char** sorted = alloc_or_die(n, sizeof *sorted, "texts");
+    const char* twice = NULL;
+    memcpy(sorted, texts, n * sizeof *sorted);
+    sort_texts(sorted, n);
+    for (size_t i = 1; i < n && !twice; i++) {
+        if (strcmp(sorted[i - 1], sorted[i]) == 0) { twice = sorted[i]; }
+    }
+    free(sorted);
+    return twice;
+}
+
 double median(double* x, size_t n) {
     sort_doubles(x, n);
     return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);

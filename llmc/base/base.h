@@ -195,6 +195,12 @@ double seconds_now(void);
 void sort_doubles(double* x, size_t n);
 double median(double* x, size_t n);
 
+// Sorts texts (n) as bytes, whatever the locale.
+void sort_texts(char** texts, size_t n);
+
+// Returns one of texts (n) that equals another; NULL if there is none.
+const char* text_that_stands_twice(char* const* texts, size_t n);
+
 // A bijection of 64-bit integers that leaves no visible pattern (the finalizer of splitmix64: Steele et al. 2014,
 // "Fast splittable pseudorandom number generators").
 static inline HOST_DEVICE uint64_t mix64(uint64_t x) {

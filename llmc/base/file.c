@@ -33,8 +33,6 @@ bool is_same_file(const char* a, const char* b) {
     return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
 }
 
-int compare_paths(const void* a, const void* b) { return strcmp(*(char* const*)a, *(char* const*)b); }
-
 char* program_path(void) {
     static const char link[] = "/proc/self/exe";
     char* path = realpath(link, NULL);

@@ -17,9 +17,6 @@ bool is_same_file(const char* a, const char* b); // false if one does not exist
 // Returns true if both exist and `path` is an entry of `folder`.
 bool path_is_entry_of(const char* path, const char* folder);
 
-// Compares two paths of a list as bytes, whatever the locale, for qsort().
-int compare_paths(const void* a, const void* b);
-
 // Returns the part of a path behind its last slash.
 const char* path_name(const char* path);
 

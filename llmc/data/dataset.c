@@ -6,7 +6,7 @@
 static bool data_match(glob_t* found, const char* option, const char* patterns, Error* err) {
     const char* advice = "token shards are made by ./prepare or fetched by data/fetch.sh";
     const bool ok = find_option_paths(found, option, patterns, advice, err);
-    if (ok) { qsort(found->gl_pathv, found->gl_pathc, sizeof *found->gl_pathv, compare_paths); }
+    if (ok) { sort_texts(found->gl_pathv, found->gl_pathc); }
     return ok;
 }
 

@@ -74,7 +74,7 @@ char** inputs_expand(char** words, size_t* count) {
                 notice("%s: %zu file%s left out: a tokenizer's, or not named %s", word, list.left_out,
                        plural(list.left_out), names);
             }
-            qsort(list.names + first, list.count - first, sizeof *list.names, compare_paths);
+            sort_texts(list.names + first, list.count - first);
         } else if (!path_exists(word) && strpbrk(word, "*?[")) {
             add_pattern(&list, word);
         } else {

@@ -129,13 +129,8 @@ static double take_weight(char* word) {
 }
 
 static void check_named_once(const PrepareOptions* o) {
-    char** sorted = alloc_or_die(o->num_inputs, sizeof *sorted, "input files");
-    memcpy(sorted, o->inputs, o->num_inputs * sizeof *sorted);
-    qsort(sorted, o->num_inputs, sizeof *sorted, compare_paths);
-    for (size_t i = 1; i < o->num_inputs; i++) {
-        if (strcmp(sorted[i - 1], sorted[i]) == 0) { usage_error("--mix: %s is in it twice", sorted[i]); }
-    }
-    free(sorted);
+    const char* twice = text_that_stands_twice(o->inputs, o->num_inputs);
+    if (twice) { usage_error("--mix: %s is in it twice", twice); }
 }
 
 // Reads --mix into sources and inputs.

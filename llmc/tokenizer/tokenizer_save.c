@@ -37,20 +37,6 @@ static char* special_name(const char* token, size_t bytes) {
     return format("%.*s", (int)bytes, token);
 }
 
-// Fails if two tokens have one name, as a special token may have that of a token of text or of another special one.
-static bool check_names(const TokenNames* n, const char* tokenizer, Error* err) {
-    bool ok = true;
-    char** sorted = alloc_or_die((size_t)n->count, sizeof *sorted, "names of tokens");
-    memcpy(sorted, n->name, (size_t)n->count * sizeof *sorted);
-    qsort(sorted, (size_t)n->count, sizeof *sorted, compare_paths);
-    for (int i = 1; ok && i < n->count; i++) {
-        ok = strcmp(sorted[i - 1], sorted[i]) ||
-             fail(err, "%s: two tokens have the name \"%.60s\"", tokenizer, sorted[i]);
-    }
-    free(sorted);
-    return ok;
-}
-
 bool token_names_make(TokenNames* n, const Tokenizer* t, const char* tokenizer, Error* err) {
     const ByteLevel b = byte_level();
     const size_t count = (size_t)t->vocab_size;
@@ -71,7 +57,9 @@ bool token_names_make(TokenNames* n, const Tokenizer* t, const char* tokenizer, 
         n->name[id] = special_name(token, bytes);
         if (!n->name[id]) { return fail(err, "%s: special token %d is not UTF-8, or has a byte 0", tokenizer, id); }
     }
-    return check_names(n, tokenizer, err);
+    // a special token may have the name of a token of text, or of another special one
+    const char* twice = text_that_stands_twice(n->name, count);
+    return !twice || fail(err, "%s: two tokens have the name \"%.60s\"", tokenizer, twice);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
