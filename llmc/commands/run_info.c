@@ -113,8 +113,11 @@ static void print_losses(const Run* run) {
     printf("\n");
     title("val loss");
     if (val->count) {
-        printf("%s at step %.0f, the best %s at step %.0f\n", value_text(text, series_last(val)),
-               val->at[val->count - 1].x, value_text(best, run->best_val), run->best_step);
+        printf("%s at step %.0f", value_text(text, series_last(val)), val->at[val->count - 1].x);
+        if (isfinite(run->best_val)) {
+            printf(", the best %s at step %.0f", value_text(best, run->best_val), run->best_step);
+        }
+        printf("\n");
     } else {
         printf("none\n");
     }

@@ -74,6 +74,25 @@ static void run_go_back(Run* run, double step, json_t* config) {
     drop_records(run->scores, step);
 }
 
+// Returns true if the options of two starts say that they validate on the same windows of the same files.
+static bool have_one_validation(json_t* a, json_t* b) {
+    static const char* const options[] = {"val_data", "val_tokens", "seq_len"};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        json_t *of_a = json_object_get(a, options[i]), *of_b = json_object_get(b, options[i]);
+        if (of_a && of_b && !json_equal(of_a, of_b)) { return false; }
+    }
+    return true;
+}
+
+static void run_add_val(Run* run, double step, double loss) {
+    Series* val = &run->series[RUN_VAL];
+    json_t* options = json_object_get(run->config, "options");
+    series_add(val, step, loss);
+    const bool goes_on = have_one_validation(run->val_options, options);
+    run->first_val = goes_on ? min_size(run->first_val, val->count - 1) : val->count - 1;
+    replace_json(&run->val_options, options);
+}
+
 static void run_add_record(Run* run, json_t* record) {
     double step = record_number(record, "step"), loss = record_number(record, "loss");
     if (!isfinite(step)) { return; }
@@ -82,7 +101,7 @@ static void run_add_record(Run* run, json_t* record) {
         run_add_train(run, step, record);
         event = !isfinite(loss);
     } else if (has_kind(record, "val")) {
-        if (isfinite(loss)) { series_add(&run->series[RUN_VAL], step, loss); }
+        if (isfinite(loss)) { run_add_val(run, step, loss); }
     } else if (has_kind(record, "config")) {
         run->floor = record_number(record, "floor");
         run_go_back(run, step, record);
@@ -119,7 +138,7 @@ static void run_smooth(Run* run) {
 
 static void run_find_best(Run* run) {
     const Series* val = &run->series[RUN_VAL];
-    for (size_t i = 0; i < val->count; i++) {
+    for (size_t i = run->first_val; i < val->count; i++) {
         if (val->at[i].y >= run->best_val) { continue; }
         run->best_val = val->at[i].y;
         run->best_step = val->at[i].x;
@@ -158,6 +177,7 @@ bool run_read(Run* run, const char* folder, Error* err) {
 void run_free(Run* run) {
     for (int i = 0; i < RUN_SERIES; i++) { free(run->series[i].at); }
     json_decref(run->config);
+    json_decref(run->val_options);
     json_decref(run->end);
     json_decref(run->starts);
     json_decref(run->samples);

@@ -23,7 +23,10 @@ typedef struct {
     json_t* end;                          // the record of the last start's end; NULL if there is none
     json_t *starts, *samples, *events, *scores; // arrays of records; starts: of configs, scores: of evals
     json_t* evals;                              // name of a test set -> its last record
-    double steps, best_val, best_step, floor;
+    json_t* val_options;                  // of the start that did the last validation; NULL if there is none
+    size_t first_val;                     // the first validation on the same data as the last one
+    double best_val, best_step;           // the lowest loss from first_val on, and its step; NaN if there is none
+    double steps, floor;
 } Run;
 
 // Returns a member's number, cut to +-1e30 so that ranges of charts do not overflow; NaN if it is missing or null.

@@ -175,7 +175,7 @@ static uint64_t choose_val_size(const PrepareOptions* o, const Tokenizer* t) {
         fatal("the input has only %" PRIu64 " tokens: too few to split: give --val_size N (0: all are for training)",
               total);
     }
-    return total / DEFAULT_VAL_DIVISOR < MAX_DEFAULT_VAL ? total / DEFAULT_VAL_DIVISOR : MAX_DEFAULT_VAL;
+    return min_size(total / DEFAULT_VAL_DIVISOR, MAX_DEFAULT_VAL);
 }
 
 // Ends the program if an input cannot be read, or there can be no folder for --out: before all of the input is read.

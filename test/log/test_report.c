@@ -293,6 +293,24 @@ TEST(floors_and_published_losses) {
     }
 }
 
+// Losses on other files, on fewer of their windows or on longer ones are of no use to find the best.
+TEST(the_best_is_of_what_the_last_start_validated_on) {
+    static const char metrics[] =
+        "{\"kind\":\"config\",\"step\":0,\"options\":{\"val_data\":\"easy\",\"val_tokens\":64}}\n"
+        "{\"kind\":\"val\",\"step\":2,\"loss\":1.5}\n"
+        "{\"kind\":\"config\",\"step\":2,\"options\":{\"val_data\":\"hard\",\"val_tokens\":64}}\n"
+        "{\"kind\":\"val\",\"step\":4,\"loss\":4.5}\n{\"kind\":\"val\",\"step\":6,\"loss\":5.5}\n"
+        "{\"kind\":\"config\",\"step\":6,\"options\":{\"val_data\":\"\"}}\n"
+        "{\"kind\":\"config\",\"step\":3,\"options\":{\"val_data\":\"hard\",\"val_tokens\":64}}\n"
+        "{\"kind\":\"val\",\"step\":4,\"loss\":3.5}\n{\"kind\":\"val\",\"step\":6,\"loss\":3.75}\n";
+    Error err;
+    Run run;
+    char* folder = make_run("harder", metrics);
+    EXPECT(run_read(&run, folder, &err));
+    EXPECT(run.series[RUN_VAL].count == 3 && run.best_val == 3.5 && run.best_step == 4);
+    run_free(&run);
+}
+
 // A start goes on at step 2 of 4: what it does again is superseded, and counts as lost.
 TEST(the_last_record_of_a_step_counts) {
     static const char metrics[] =
