@@ -1,22 +1,23 @@
 #!/bin/sh
-# Runs the two commands of README.md on a bare machine: a fresh minimal root folder of this host's own release and
-# mirror, with nothing but its package manager. Reports how each ended, its seconds and its last line; keeps logs in
-# build/bare/.
+# Runs the two commands of README.md on a bare machine: a fresh minimal root folder from this host's mirror, with
+# nothing but its package manager. Reports how each ended, its seconds and its last line; keeps logs in build/bare/.
 # Needs root; installs debootstrap if it is missing.
-# usage: sh dev/bare.sh [-w] [-k] [FOLDER [SCRIPT...]]
+# usage: sh dev/bare.sh [-w] [-k] [-r RELEASE] [FOLDER [SCRIPT...]]
 #   -w        the working tree, with what is not committed (git's HEAD otherwise)
 #   -k        keep the root folder
+#   -r        another release of that mirror, such as trixie (this host's own)
 #   FOLDER    the root folder to make, which must not exist yet (a new folder under /tmp)
 #   SCRIPT    what to run (scripts/quickstart.sh scripts/test.sh)
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 here=$PWD
 CDPATH='' cd "$(dirname "$0")/.."
-working_tree='' keep=''
-while getopts wk option; do
+working_tree='' keep='' release=''
+while getopts wkr: option; do
     case $option in
     w) working_tree=1 ;;
     k) keep=1 ;;
+    r) release=$OPTARG ;;
     *) exit 2 ;;
     esac
 done
@@ -42,14 +43,18 @@ logs="$PWD/build/bare"
 mkdir -p "$logs"
 [ -n "$keep" ] || trap 'rm -rf --one-file-system "$root"' EXIT
 trap 'exit 130' INT TERM HUP
-echo "making a minimal $VERSION_CODENAME in $root"
-debootstrap --variant=minbase "$VERSION_CODENAME" "$root" "$mirror" >"$logs/debootstrap.log" 2>&1 ||
+echo "making a minimal ${release:-$VERSION_CODENAME} in $root"
+debootstrap --variant=minbase "${release:-$VERSION_CODENAME}" "$root" "$mirror" >"$logs/debootstrap.log" 2>&1 ||
     { tail -n 5 "$logs/debootstrap.log"; echo "error: debootstrap failed: $logs/debootstrap.log" >&2; exit 1; }
 
 # Copies what apt needs to reach the same mirror: sources, keys, proxies, certificates.
 for file in sources.list sources.list.d trusted.gpg trusted.gpg.d keyrings auth.conf auth.conf.d apt.conf; do
     [ ! -e "/etc/apt/$file" ] || cp -rL "/etc/apt/$file" "$root/etc/apt/"
 done
+if [ -n "$release" ]; then
+    rm -rf "$root"/etc/apt/sources.list.d
+    echo "deb $mirror $release main" >"$root/etc/apt/sources.list"
+fi
 for file in $(grep -ls Acquire /etc/apt/apt.conf.d/*); do cp "$file" "$root/etc/apt/apt.conf.d/"; done
 mkdir -p "$root/etc/ssl/certs" "$root/usr/share/keyrings" "$root/root/gpt2.c"
 [ ! -e /etc/ssl/certs/ca-certificates.crt ] || cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
@@ -58,7 +63,7 @@ for file in resolv.conf hosts; do cp -L "/etc/$file" "$root/etc/"; done
 
 if [ -n "$working_tree" ]; then git ls-files -co --exclude-standard -z | xargs -0 ls -d 2>/dev/null | tar -cf - -T -
 else git archive HEAD; fi | tar -xf - -C "$root/root/gpt2.c"
-[ ! -f ../shared/data/tinyshakespeare.txt ] || cp ../shared/data/tinyshakespeare.txt "$root/root/gpt2.c/data/"
+[ ! -f data/tinyshakespeare.txt ] || cp data/tinyshakespeare.txt "$root/root/gpt2.c/data/"
 
 # Runs a script in the root, in namespaces of its own: mounts and processes end with it.
 inside() { # SCRIPT
