@@ -3,7 +3,7 @@
 #include "../eval/law.h"
 #include "../options/models.h"
 
-// Finished runs of one text. `floor` is its entropy if a run says it, else NaN; `text` is --val_data of the first run.
+// Finished runs of one text. `floor` is its entropy if a run says it, else NaN; `text` is what the first run validated on.
 typedef struct {
     LawRun* run;
     int count;

@@ -1,4 +1,5 @@
 #include "forms.h"
+#include "../base/file.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // items as text
@@ -355,12 +356,13 @@ static bool read_core_continuation(ItemText* item, const json_t* line, Error* er
 // ---------------------------------------------------------------------------------------------------------------------
 // all forms
 
+#define LLMC_RULES "llm.c's rules: context and ending tokenized apart, lowest loss per token"
 #define HARNESS_CHOICE "lm-eval's rules: context and ending tokenized together, lowest loss per character"
 #define HARNESS_LETTER "lm-eval's rules: the choices are listed, lowest loss of a letter"
 
 static const TestForm FORMS[] = {
     {.name = "HellaSwag", .rules = "llm.c", .members = {"ctx", "endings"}, .norm = BY_TOKEN, .rows = ROWS_APART,
-     .convention = "llm.c's rules: context and ending tokenized apart, lowest loss per token",
+     .convention = LLMC_RULES,
      .published = "OpenAI's 124M 0.2955, 355M 0.3752, 774M 0.4320, 1558M 0.4893; "
                   "GPT-3's 125M 0.337, 350M 0.436, 760M 0.510, 1.3B 0.547 (llm.c)",
      .read = read_hellaswag},
@@ -430,4 +432,7 @@ const TestForm* test_form_of(const json_t* line, const char* rules, Error* err) 
     return NULL;
 }
 
-const TestForm* test_form_bin(void) { return &FORMS[0]; }
+const TestForm* test_form_bin(const char* path) {
+    static const TestForm mmlu = {.name = "MMLU", .norm = BY_TOKEN, .rows = ROWS_APART, .convention = LLMC_RULES};
+    return strstr(path_name(path), "mmlu") ? &mmlu : &FORMS[0];
+}

@@ -69,8 +69,8 @@ typedef struct {
 // Returns the form of a line, by its members; NULL and an Error if there is none.
 const TestForm* test_form_of(const json_t* line, const char* rules, Error* err);
 
-// Returns the form of llm.c's .bin.
-const TestForm* test_form_bin(void);
+// Returns the form of llm.c's .bin at `path`: the file's name tells MMLU from HellaSwag.
+const TestForm* test_form_bin(const char* path);
 
 // CORE's kinds of tasks (core.h): multiple_choice, schema, language_modeling.
 enum { CORE_CHOICE, CORE_SCHEMA, CORE_LANGUAGE, CORE_KINDS };

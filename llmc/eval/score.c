@@ -317,5 +317,5 @@ void test_score_print(const TestSet* s, const TestScore* score) {
     if (s->form->norm == AS_TEXT) { print_text_score(s, score); }
     else { print_accuracy(s, score); }
     printf("  %s\n", s->convention);
-    if (s->form->published) { printf("  published: %s\n", s->form->published); }
+    if (s->published) { printf("  published: %s\n", s->published); }
 }

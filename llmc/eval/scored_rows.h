@@ -24,6 +24,7 @@ typedef struct {
     const TestForm* form;
     char* name;       // of the form; with the path behind it if several sets of a run have this form
     char* convention; // of the form, with the examples
+    const char* published; // scores of others by this convention; NULL: none are known
     double baseline;  // of CORE: the accuracy of guessing; NAN: no task of CORE
     size_t bytes;     // of the scored tokens of a text
     ContextSharing sharing; // set for tests

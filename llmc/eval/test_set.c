@@ -262,7 +262,7 @@ static bool read_bin(RowMaker* m, const unsigned char* file, size_t size, Error*
     WordReader words = {.at = file + TEST_SET_HEADER, .end = file + size};
     memcpy(header, file, sizeof header);
     if (header[1] != 1) { return fail(err, "%s: version %d, not 1", s->path, header[1]); }
-    s->form = test_form_bin();
+    s->form = test_form_bin(s->path);
     if (m->options->shots) {
         return fail(err, "--eval_rules shots:%d: %s has tokens, not text", m->options->shots, s->path);
     }
@@ -311,7 +311,8 @@ bool test_set_open(TestSet* s, const char* path, const TestTask* task, const Tes
     if (ok && s->num_items == 0) { ok = fail(err, "%s has no items", path); }
     if (ok) {
         const int shots = task ? task->shots : options->shots;
-        s->convention = format("%s; %d examples in front", s->form->convention, shots);
+        s->convention = format("%s; %d example%s in front", s->form->convention, shots, plural((uint64_t)shots));
+        s->published = shots ? NULL : s->form->published;
         s->name = task ? format("%s", task->name) : NULL;
     } else {
         test_set_free(s);

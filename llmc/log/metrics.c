@@ -145,6 +145,28 @@ static void run_find_best(Run* run) {
     }
 }
 
+// Returns what scores that can be compared have in common: the set, whose rules, the examples, and the questions. The
+// caller frees it.
+static char* eval_heading(json_t* score) {
+    const char *rules = record_text(score, "rules"), *colon = strchr(rules, ':'), *examples = strstr(rules, "; ");
+    char* text = format("%s", record_text(score, "name"));
+    if (colon) { append_format(&text, ", %.*s", (int)(colon - rules), rules); }
+    if (examples && strncmp(examples, "; 0 ", 4) != 0) { append_format(&text, ", %s", examples + strlen("; ")); }
+    const double total = record_number(score, "total");
+    if (isfinite(total)) { append_format(&text, ", %.0f questions", total); }
+    return text;
+}
+
+static void run_find_evals(Run* run) {
+    size_t i;
+    json_t* score;
+    json_array_foreach(run->scores, i, score) {
+        char* heading = eval_heading(score);
+        json_object_set(run->evals, heading, score);
+        free(heading);
+    }
+}
+
 bool run_read(Run* run, const char* folder, Error* err) {
     memset(run, 0, sizeof *run);
     run->best_val = run->floor = NAN;
@@ -167,8 +189,7 @@ bool run_read(Run* run, const char* folder, Error* err) {
         json_decref(record);
     }
     free(text);
-    json_t* score;
-    json_array_foreach(run->scores, n, score) { json_object_set(run->evals, record_text(score, "name"), score); }
+    run_find_evals(run);
     run_smooth(run);
     run_find_best(run);
     return true;

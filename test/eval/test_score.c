@@ -315,6 +315,29 @@ TEST(a_limit_reads_the_first_items_alone) {
     tokenizer_free(&t);
 }
 
+// llm.c's files of tokens do not say whose items they are. Scores of other models are those without examples.
+TEST(sets_have_the_published_scores_of_their_like_alone) {
+    Error err;
+    size_t size;
+    Tokenizer t = tokenizer_bytes();
+    TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .rules = "llm.c"};
+    char *copy = test_path("mmlu_val.bin"), *file = read_file(FOLDER "hellaswag.bin", &size, &err);
+    test_write(copy, file, size);
+    TestSet bin = open_set(FOLDER "hellaswag.bin", &options), mmlu = open_set(copy, &options);
+    EXPECT(!strcmp(bin.form->name, "HellaSwag") && bin.published && !strcmp(bin.convention, mmlu.convention));
+    EXPECT(!strcmp(mmlu.form->name, "MMLU") && !mmlu.published);
+    test_set_free(&bin);
+    test_set_free(&mmlu);
+    TestSet zero = open_set(FOLDER "hellaswag.jsonl", &options);
+    options.shots = 1;
+    TestSet one = open_set(FOLDER "hellaswag.jsonl", &options);
+    EXPECT(zero.published && !one.published && strstr(one.convention, "; 1 example in front"));
+    test_set_free(&zero);
+    test_set_free(&one);
+    free(file);
+    tokenizer_free(&t);
+}
+
 TEST(a_context_that_is_too_long_loses_its_first_tokens) {
     Tokenizer t = tokenizer_bytes();
     const TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .rules = "llm.c"};

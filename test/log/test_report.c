@@ -176,7 +176,7 @@ TEST(one_run) {
                "<span>Smoothed train loss</span>",
                "<span>Steps</span><b>400</b>", "<span>Tokens</span><b>400k</b>",
                "<span>Training time</span><b>1:40</b>", "<span>Tokens/s</span><b>4.00k</b>",
-               "<span>Mean MFU</span><b>50.0%</b>", "<span>HellaSwag</span><b>29.55%</b>");
+               "<span>Mean MFU</span><b>50.0%</b>", "<span>HellaSwag, 4 questions</span><b>29.55%</b>");
     EXPECT_ALL(text, "first &#60;b&#62; &#38; &#34;x&#34; \xef\xbf\xbd \xe2\x82\xac</pre>", "the last</pre>",
                "floor: 1.4375", "<dt>batch_size</dt><dd>64</dd>", "<dt>model.L</dt><dd>12</dd>", "run/step_1",
                "loss z-score 6.50", "grad is not finite", "overflow with a loss scale of 65536", "\nloss: [[1,1",
@@ -227,6 +227,33 @@ TEST(runs_of_one_name_have_their_own_rows) {
 }
 
 // Of many events the first and the last are shown: these say how the run ended.
+// Scores by other rules, with other examples or of other questions are no rivals: each has a column of its own.
+TEST(scores_that_cannot_be_compared_have_their_own_columns) {
+    Error err;
+    static const char eval[] =
+        "{\"kind\":\"eval\",\"step\":1,\"name\":\"X\",\"rules\":\"%s\",\"total\":%d,\"accuracy\":%g}\n";
+    char *llmc = format(eval, "llm.c's rules: a, b; 0 examples in front", 10042, 0.25),
+         *fewer = format(eval, "llm.c's rules: a, b; 0 examples in front", 100, 0.5),
+         *harness = format(eval, "lm-eval's rules: c; 0 examples in front", 10042, 0.75),
+         *shots = format(eval, "lm-eval's rules: c; 5 examples in front", 10042, 0.125);
+    char *both = format("%s%s", harness, shots), *changed = format("%s%s", llmc, fewer);
+    char* folders[] = {make_run("one", changed), make_run("two", both)};
+    char* text = report_on(folders, 2, &err);
+    EXPECT(text && well_formed(text));
+    if (!text) { return; }
+    EXPECT_IN_ORDER(text, "<th>X, llm.c&#39;s rules, 10042 questions</th>", "<th>X, llm.c&#39;s rules, 100 questions</th>",
+                    "<th>X, lm-eval&#39;s rules, 10042 questions</th>",
+                    "<th>X, lm-eval&#39;s rules, 5 examples in front, 10042 questions</th>", "</i>one</th>",
+                    "<td>25.00%</td>", "<td>50.00%</td>", "</i>two</th>", "<td>75.00%</td>", "<td>12.50%</td>");
+    free(text);
+    free(both);
+    free(changed);
+    free(llmc);
+    free(fewer);
+    free(harness);
+    free(shots);
+}
+
 TEST(many_events_end_with_the_last) {
     Error err;
     char *records, *folder, *text;
