@@ -1,11 +1,12 @@
-// The commands beside train, check and bench, each in a file of its own. Each returns the exit code.
+// The commands beside train, check and bench, each in a file of its own. Each returns the exit code. Those that take a
+// Config to change add the data options of the checkpoint that they read.
 #pragma once
 #include "../comm/comm.h"
 #include "../options/config.h"
 #include "../model/backend.h"
 
 // Continues prompts by the weights of --init, or of the newest checkpoint in --out (generate_command.c).
-int generate_command(const Config* c, const Backend* b, enum dtype dtype);
+int generate_command(Config* c, const Backend* b, enum dtype dtype);
 
 // Prints the validation loss of the same weights, or their scores on the test sets of --eval_data; each rank reads its
 // share of the windows or rows.
@@ -18,7 +19,7 @@ int info_command(Config* c, const Backend* b, enum dtype dtype);
 int report_command(const Config* c);
 
 // Writes an HTML page about what happens inside a model that reads a text (inspect_command.c).
-int inspect_command(const Config* c, const Backend* b);
+int inspect_command(Config* c, const Backend* b);
 
 // Returns the path of a page, which the caller frees: --out if that ends in .html, else NAME in the folder --out, which
 // is made.

@@ -119,13 +119,11 @@ static void print_times(const GenerateTimes* t) {
            (double)t->tokens / t->seconds, t->first_seconds);
 }
 
-int generate_command(const Config* asked, const Backend* b, enum dtype dtype) {
+int generate_command(Config* c, const Backend* b, enum dtype dtype) {
     Error err;
     Prompts prompts = {.count = 0};
     TokenList* tokens = NULL;
     Comm alone = comm_alone();
-    Config with_run = *asked; // and the checkpoint's data options
-    Config* c = &with_run;
     const bool interactive = is_interactive(c);
     if (!interactive && !prompts_read(&prompts, c, &err)) { fatal("%s", err.text); }
     char* folder = weights_folder(c);

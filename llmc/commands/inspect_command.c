@@ -52,11 +52,9 @@ static void inspect_prompt(const Config* c, Plan* plan, const Backend* b, const 
     close_tokenizer(tokenizer);
 }
 
-int inspect_command(const Config* asked, const Backend* b) {
+int inspect_command(Config* c, const Backend* b) {
     Error err;
     Plan plan;
-    Config with_run = *asked; // and the checkpoint's data options
-    Config* c = &with_run;
     if (!strcmp(c->init, "random")) { usage_error("inspect needs a model: give --init FOLDER"); }
     char* path = config_source(c, "out") > FROM_DEFAULT ? page_path(c, "inspect.html") : format("inspect.html");
     if (!inspect_may_replace(path, &err)) { usage_error("%s", err.text); }

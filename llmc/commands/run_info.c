@@ -91,7 +91,7 @@ static void print_progress(const Run* run) {
     if (lost_steps > 0) {
         printf(", %s in %.0f steps lost to restarts", duration_text(text, lost_ms / 1000), lost_steps);
     }
-    printf("; %s tok/s at the end\n", si_text(last, series_last(&run->series[RUN_SPEED])));
+    printf("; %s tok/s at the end\n", value_text(last, series_last(&run->series[RUN_SPEED])));
     json_array_foreach(run->starts, i, start) {
         title(i ? "" : "started");
         printf("%s", record_text(start, "date"));

@@ -177,7 +177,7 @@ bool config_check_needs(const Config* c, int command, Error* err) {
     config_defaults(&defaults);
     for (int i = 0; i < NUM_ROWS; i++) {
         const Option* o = &CONFIG_OPTIONS[i];
-        if (o->needs && (o->commands & command) && config_source(c, o->name) >= least &&
+        if ((o->commands & command) && config_source(c, o->name) >= least &&
             !option_check_need(&CONFIG_TABLE, o, c, &defaults, command, err)) {
             return false;
         }

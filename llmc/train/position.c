@@ -1,23 +1,38 @@
 #include "position.h"
 #include "open_plan.h"
 
-// Sets the number of steps and tokens of the run, of which so many are done, perhaps in batches of another size.
+// Returns the tokens that a run is asked for: those of --max_steps full batches, or of the full batches in an epoch.
+static long long asked_tokens(const Plan* plan, long long epoch) {
+    const long long batch = plan->total_batch_size;
+    return plan->max_steps >= 0 ? plan->max_steps * batch : epoch / batch * batch;
+}
+
+RunLength run_length(const Plan* plan, long long epoch, long long step, long long tokens) {
+    const long long asked = asked_tokens(plan, epoch);
+    const bool counts_tokens = plan->batch_ramp.start || plan->max_steps < 0;
+    const long long steps = counts_tokens ? step + ramp_steps(&plan->batch_ramp, tokens, asked) : plan->max_steps;
+    const long long left = steps > step ? steps - step : 0;
+    return (RunLength){steps, plan->batch_ramp.start ? asked : tokens + left * plan->total_batch_size};
+}
+
+// Sets the length of the run, of which so many steps and tokens are done, perhaps in batches of another size.
 static void count_steps(Position* p, long long step, long long tokens) {
     const Plan* plan = p->plan;
     const long long batch = plan->total_batch_size, most = 2000000000; // AdamW and the log hold the step in an int
     if (plan->max_steps > most || plan->max_steps > (1LL << 62) / batch) {
         usage_error("--max_steps %lld is too many", plan->max_steps);
     }
-    const long long epoch = (long long)p->data.num_windows * plan->T;
-    p->total_tokens = plan->max_steps >= 0 ? plan->max_steps * batch : epoch / batch * batch;
-    if (p->total_tokens == 0 && plan->max_steps < 0) {
+    p->epoch_tokens = (long long)p->data.num_windows * plan->T;
+    if (asked_tokens(plan, p->epoch_tokens) == 0 && plan->max_steps < 0) {
         fatal("--train_data %s: an epoch of %lld tokens is less than --total_batch_size %lld: give --max_steps or a "
-              "smaller batch", plan->data.train, epoch, batch);
+              "smaller batch", plan->data.train, p->epoch_tokens, batch);
     }
-    const bool counts_tokens = plan->batch_ramp.start || plan->max_steps < 0;
-    p->num_steps = counts_tokens ? step + ramp_steps(&plan->batch_ramp, tokens, p->total_tokens) : plan->max_steps;
-    if (p->num_steps > most) {
-        usage_error("%lld steps are too many: give a larger --total_batch_size", p->num_steps);
+    p->length = run_length(plan, p->epoch_tokens, step, tokens);
+    if (p->length.steps < step) {
+        usage_error("--max_steps %lld: the run has done %lld steps: give at least as many", plan->max_steps, step);
+    }
+    if (p->length.steps > most) {
+        usage_error("%lld steps are too many: give a larger --total_batch_size", p->length.steps);
     }
 }
 
@@ -107,10 +122,14 @@ uint64_t position_last(const Position* p, long long tokens) {
     return skip_windows_next(&p->plan->data.skip, p->window, (uint64_t)(tokens / p->plan->T) - 1);
 }
 
+StepCount step_count(const Plan* plan, RunLength length, long long step, long long tokens) {
+    const double full = (double)plan->total_batch_size;
+    if (!plan->batch_ramp.start) { return (StepCount){(double)step, (double)length.steps}; }
+    return (StepCount){(double)tokens / full, (double)length.tokens / full};
+}
+
 StepCount position_steps(const Position* p, long long step) {
-    const double full = (double)p->plan->total_batch_size;
-    if (!p->plan->batch_ramp.start) { return (StepCount){(double)step, (double)p->num_steps}; }
-    return (StepCount){(double)p->tokens / full, (double)p->total_tokens / full};
+    return step_count(p->plan, p->length, step, p->tokens);
 }
 
 void position_advance(Position* p, long long tokens) {

@@ -17,6 +17,11 @@ typedef struct {
     int rows, T;
 } MicroBatch;
 
+// What a run has at its end.
+typedef struct {
+    long long steps, tokens;
+} RunLength;
+
 // Must not be moved once it has begun: its loader knows the address.
 typedef struct {
     const Plan* plan;
@@ -28,8 +33,16 @@ typedef struct {
     uint64_t window;  // the next window of the data (dataloader.h), which gives epoch and position
     Cursor next;
     int seq_len;      // of the last step's sequences; 0: there was none in this start
-    long long num_steps, total_tokens; // at the end of the run
+    long long epoch_tokens; // of the data, in windows
+    RunLength length;
 } Position;
+
+// Returns the length of a run by a plan, of which so many steps and tokens are done. epoch: tokens of one. Only in a
+// batch ramp are the tokens those that the plan asks for; otherwise what is done may be batches of another size.
+RunLength run_length(const Plan* plan, long long epoch, long long step, long long tokens);
+
+// Returns the count that sets the rates of the next step of a run by a plan, after so many steps and tokens.
+StepCount step_count(const Plan* plan, RunLength length, long long step, long long tokens);
 
 // Opens --train_data and counts the steps of a run that begins, or goes on, at a state. tokenizer NULL: there is none.
 // Failures end the program.
@@ -52,7 +65,7 @@ bool position_set_seq_len(Position* p);
 // Uploads this rank's next micro-batch to the model, its windows cut into sequences, and requests the one after it.
 MicroBatch position_take(Position* p, GPT2* g);
 
-// Returns the count that sets the rates of the run's next step. step: the steps done.
+// Returns step_count() of the run. step: the steps done.
 StepCount position_steps(const Position* p, long long step);
 
 // Counts a step of so many tokens as done.

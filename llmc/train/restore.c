@@ -64,19 +64,18 @@ TrainState restore_state(Optimizer* o, const Start* start, Comm* comm) {
 void restore_warn_of_lr_jump(const Start* start, const Position* p, long long step) {
     static const char* const groups[NUM_GROUPS] = {
         [GROUP_EMBEDDING] = " of embeddings", [GROUP_MATRIX] = " of matrices", [GROUP_VECTOR] = " of vectors"};
+    Error err;
     if (!start->checkpoint) { return; }
-    const Plan *old = &start->before, *new = &start->plan;
-    const double *lr = new->rates.lr, *old_lr = old->rates.lr;
-    const long long old_batch = old->total_batch_size ? old->total_batch_size : new->total_batch_size;
-    const double full = (double)old_batch, tokens = (double)p->tokens, total = (double)p->total_tokens;
-    const bool counts_tokens = new->batch_ramp.start != 0; // as the old plan
-    const StepCount now = position_steps(p, step);
-    const double epoch = counts_tokens ? total / full : (double)step + ceil((total - tokens) / full);
-    const StepCount then = {counts_tokens ? tokens / full : (double)step,
-                            old->max_steps >= 0 ? (double)old->max_steps : epoch};
+    const Plan* new = &start->plan;
+    Plan old = start->before; // its batch is not resolved
+    if (!old.total_batch_size) { old.total_batch_size = new->total_batch_size; }
+    if (!batch_ramp_fit(&old.batch_ramp, old.total_batch_size, new->T, &err)) { return; }
+    const RunLength old_length = run_length(&old, p->epoch_tokens, step, p->tokens);
+    const StepCount then = step_count(&old, old_length, step, p->tokens), now = position_steps(p, step);
+    const double *lr = new->rates.lr, *old_lr = old.rates.lr;
     const bool is_one = lr[0] == lr[1] && lr[0] == lr[2] && old_lr[0] == old_lr[1] && old_lr[0] == old_lr[2];
     for (int g = 0; g < (is_one ? 1 : NUM_GROUPS); g++) {
-        const double old_rate = schedule_rate(&old->schedule, old_lr[g], then.step, then.steps);
+        const double old_rate = schedule_rate(&old.schedule, old_lr[g], then.step, then.steps);
         const double rate = schedule_rate(&new->schedule, lr[g], now.step, now.steps);
         if (fabs(rate - old_rate) <= 0.02 * old_rate) { continue; }
         notice("warning: the learning rate%s goes from %.2e to %.2e at this resumption, because its options changed "

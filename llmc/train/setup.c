@@ -39,13 +39,13 @@ static void open_data(TrainRun* run, Comm* comm) {
     run->tokenizer = open_tokenizer(&run->plan->tokenizer, &run->plan->shape);
     check_vocabulary(run);
     position_open(&run->position, run->plan, comm, run->tokenizer, &run->start.begin);
-    phases_open(&run->phases, run->plan, run->position.num_steps, run->tokenizer);
+    phases_open(&run->phases, run->plan, run->position.length.steps, run->tokenizer);
     if (!run->tokenizer) { notice("--tokenizer none: token ids only, so there are no samples"); }
     check_data(run, comm);
 }
 
 bool train_is_complete(const TrainRun* run) {
-    return run->step >= run->position.num_steps && !phases_are_pending(&run->phases);
+    return run->step >= run->position.length.steps && !phases_are_pending(&run->phases);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -99,13 +99,13 @@ static void print_heading(TrainRun* run) {
     const Plan* p = run->plan;
     const GPT2Config* m = &p->shape;
     const Dataset* data = &run->position.data;
-    const long long steps = run->position.num_steps;
+    const long long steps = run->position.length.steps;
     const LossScale* scale = &run->numerics.loss_scale;
     notice("%s: %zu parameters, L=%d H=%d C=%d T=%d V=%d (%d in memory)", p->model, model_parameters(m), m->num_layers,
            m->num_heads, m->channels, p->T, m->vocab_size, m->padded_vocab_size);
     print_device(run);
     const long long micro_batches = p->total_batch_size / ((long long)p->B * p->T * run->ranks.comm->size);
-    const double epochs = (double)run->position.total_tokens / (double)data->num_tokens;
+    const double epochs = (double)run->position.length.tokens / (double)data->num_tokens;
     notice("%llu training tokens in %d file%s; %lld step%s of %lld tokens (%.*g epochs), "
            "%lld micro-batch%s of %d x %d", (unsigned long long)data->num_tokens, data->num_files,
            plural((uint64_t)data->num_files), steps, plural((uint64_t)steps), p->total_batch_size,
@@ -135,7 +135,7 @@ static void open_log(TrainRun* run) {
     const LoggerOptions options = {.folder = *p->save.out ? p->save.out : NULL,
                                    .precision = dtype_names[p->dtype],
                                    .rank = run->ranks.comm->rank,
-                                   .max_steps = (int)run->position.num_steps,
+                                   .max_steps = (int)run->position.length.steps,
                                    .resume_step = run->start.checkpoint ? (int)run->step : -1,
                                    .has_tensorboard = p->has_tensorboard};
     if (!logger_open(&run->log, &options, &err)) { fatal("--out %s", err.text); }
@@ -203,8 +203,8 @@ TrainRun* train_open(Start start, Comm* comm) {
     begin_at(run, &state);
     // before the heading, which shows that the run has begun
     requests_take_stops(run->plan->max_hours, "stopping, and saving what is not saved yet");
-    open_log(run);
     saving_open(&run->saving, &run->start, &state, run->tokenizer, &run->log, comm->rank);
+    open_log(run); // after options.json, which says whose the logs are
     if (!train_is_complete(run)) { restore_warn_of_lr_jump(&run->start, &run->position, run->step); }
     return run;
 }

@@ -77,12 +77,14 @@ static void take_val_data(Config* c) {
     free(val);
 }
 
-// Ends the program if there are no such shards.
+// Ends the program if there are no shards to validate on, and this start does not name them.
 static void require_val_data(const Config* c) {
     Error err;
-    if (!takes_val_data(c) || c->val_every == 0) { return; }
-    if (!*c->val_data) { notice("no validation: there is no _train_ in --train_data; --val_data gives the shards"); }
-    else if (!dataset_exists("--val_data", c->val_data, &err)) {
+    const bool is_given = config_source(c, "val_data") > FROM_CHECKPOINT;
+    if (is_given || c->val_every == 0 || config_source(c, "train_data") == FROM_DEFAULT) { return; }
+    if (!*c->val_data && takes_val_data(c)) {
+        notice("no validation: there is no _train_ in --train_data; --val_data gives the shards");
+    } else if (*c->val_data && !dataset_exists("--val_data", c->val_data, &err)) {
         fatal("%s; give --val_data 'FILES', or --val_data '' to do without validation", err.text);
     }
 }

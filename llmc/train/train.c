@@ -97,19 +97,14 @@ static bool train_gradients(TrainRun* run, long long windows, double* compute_se
     return true;
 }
 
-static StepCount train_steps(const TrainRun* run) { return position_steps(&run->position, run->step); }
-
-// Returns a learning rate of the next step.
-static double train_lr(const TrainRun* run, double peak) {
-    const StepCount s = train_steps(run);
-    return schedule_rate(&run->plan->schedule, peak, s.step, s.steps);
-}
-
+// Returns what the optimizer's kernels need for the next step.
 static Hyper train_hyper(const TrainRun* run) {
     const Rates* rates = &run->plan->rates;
-    const StepCount s = train_steps(run);
+    const StepCount s = position_steps(&run->position, run->step);
     Hyper h = rates->peak;
-    for (int g = 0; g < NUM_GROUPS; g++) { h.adamw.lr[g] = (float)train_lr(run, rates->lr[g]); }
+    for (int g = 0; g < NUM_GROUPS; g++) {
+        h.adamw.lr[g] = (float)schedule_rate(&run->plan->schedule, rates->lr[g], s.step, s.steps);
+    }
     h.muon.lr = h.adamw.lr[GROUP_MATRIX];
     h.muon.momentum = (float)rates_momentum(rates, s.step, s.steps);
     h.adamw.grad_scale = h.muon.grad_scale = 1 / run->numerics.loss_scale.scale;
@@ -118,12 +113,12 @@ static Hyper train_hyper(const TrainRun* run) {
     return h;
 }
 
-// Sets the rates that are not --lr, and a momentum that changes. Biases and layernorms have --lr.
-static void record_rates(const TrainRun* run, const Hyper* h, StepRecord* r) {
-    const Rates* rates = &run->plan->rates;
+// Sets the rates of a step: --lr, those that are not --lr, and a momentum that changes. Biases and layernorms have --lr.
+static void record_rates(const Rates* rates, const Hyper* h, StepRecord* r) {
     const double embedding = rates->lr[GROUP_EMBEDDING], matrix = rates->lr[GROUP_MATRIX], lr = rates->lr[GROUP_VECTOR];
-    r->embedding_lr = embedding != lr ? train_lr(run, embedding) : (double)NAN;
-    r->matrix_lr = matrix != lr ? train_lr(run, matrix) : (double)NAN;
+    r->lr = (double)h->adamw.lr[GROUP_VECTOR];
+    r->embedding_lr = embedding != lr ? (double)h->adamw.lr[GROUP_EMBEDDING] : (double)NAN;
+    r->matrix_lr = matrix != lr ? (double)h->adamw.lr[GROUP_MATRIX] : (double)NAN;
     r->momentum = rates->warmup.steps || rates->cooldown.steps ? (double)h->muon.momentum : (double)NAN;
 }
 
@@ -133,11 +128,10 @@ static StepRecord train_record(const TrainRun* run, long long tokens, const Hype
     StepRecord r = {.step = (int)run->step + 1,
                     .tokens = (size_t)(run->position.tokens + tokens),
                     .step_tokens = (size_t)tokens,
-                    .lr = train_lr(run, run->plan->rates.lr[GROUP_VECTOR]),
                     .loss_z = NAN,
                     .norm_z = NAN,
                     .loss_scale = loss_scale_is_on(scale) ? scale->scale : 0};
-    record_rates(run, hyper, &r);
+    record_rates(&run->plan->rates, hyper, &r);
     return r;
 }
 
@@ -228,7 +222,7 @@ static TrainState train_state(const TrainRun* run) {
 // Begins a checkpoint if one is due.
 static void train_save(TrainRun* run) {
     const bool is_asked = run->ranks.stops || run->ranks.saves;
-    if (!saving_is_due(&run->saving, run->step, run->position.num_steps, is_asked)) { return; }
+    if (!saving_is_due(&run->saving, run->step, run->position.length.steps, is_asked)) { return; }
     train_tell(run, RANK_SAVES);
     check_same_weights(&run->model, run->ranks.comm);
     if (saving_begin(&run->saving, &run->optimizer, train_state(run))) { phases_report(&run->phases); }
@@ -285,7 +279,7 @@ int train(Config* config, const Backend* b, enum dtype dtype, Comm* comm) {
         ranks_look(&run->ranks);
         train_phases(run);
         train_save(run);
-        if (run->ranks.stops || run->step >= run->position.num_steps) { break; }
+        if (run->ranks.stops || run->step >= run->position.length.steps) { break; }
         train_tell(run, RANK_TRAINS);
         train_step(run);
         if (saving_look(&run->saving)) { phases_report(&run->phases); }

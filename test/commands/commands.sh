@@ -113,6 +113,8 @@ a_run_is_summed_up() {
         'step_00000010  whole' 'step_00000020  whole'; do
         grep -qF -- "$words" "$dir/out" || note "no '$words' from info: $(cat "$dir/out")"
     done
+    must "$train" $small $data $quiet --max_steps 0 --out "$dir/none"
+    expect 0 '0:00 in these steps; – tok/s at the end' "$train" info "$dir/none"
     must "$train" $small --model L=1,H=2,C=128,T=48,V=257 $data $quiet --total_batch_size 512 --batch_ramp 128:9999 \
         --max_steps 3 --out "$dir/ramp"
     sed -i '/"step":6,/,$d' "$dir/ramp/metrics.jsonl" # killed after five of twelve steps

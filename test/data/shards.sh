@@ -55,6 +55,8 @@ validation_shards_stand_beside_those_for_training() {
     done
     rm "$dir/my_train_set/corpus_val_000000.bin"
     expect 1 "or --val_data '' to do without validation" $beside --resume auto --out "$dir/none"
+    expect 1 "give --val_data 'FILES', or --val_data ''" "$train" --out "$dir/run" --resume auto --max_steps 4 \
+        --train_data "$root/corpus_train_*.bin"
     expect 1 "did you mean '$root/corpus_train_*.bin'?" $beside --train_data "$root/corpus" --out ""
 }
 

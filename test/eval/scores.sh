@@ -18,6 +18,10 @@ test_sets_are_scored_alone_and_while_training() {
     grep -q 'published: OpenAI' "$dir/out" || note "no published scores"
     expect 0 'HellaSwag: ' "$train" eval --out "$dir/run" --eval_data "$sets" --eval_rules lm-eval,limit:3
     grep -q '/3 = ' "$dir/out" || note "not three items: $(cat "$dir/out")"
+    must "$train" eval --out "$dir/run" --threads 1
+    cp "$dir/out" "$dir/want"
+    expect 0 'batch_size 64 fits' "$train" eval --out "$dir/run" --batch_size auto --threads 1
+    cmp "$dir/out" "$dir/want" || note "another loss: $(cat "$dir/out")"
     expect 1 'eval_data nowhere: no such file' "$train" eval --out "$dir/run" --eval_data nowhere
     expect 1 'needs a --tokenizer' "$train" eval --out "$dir/run" --tokenizer none --eval_data "$sets"
     expect 2 'here it is called --eval_data' "$train" eval --hellaswag test/golden/eval/hellaswag.bin

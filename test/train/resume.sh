@@ -53,8 +53,11 @@ a_run_has_its_tokens_with_another_batch() {
     grep -q 'the learning rate goes from .* at this resumption' "$dir/err" || note "no warning: $(cat "$dir/err")"
     must "$train" $common --train_data "$root/corpus_val_*.bin" --total_batch_size 512 --max_steps -1 --out "$dir/epoch"
     go_on "$train" "$dir/epoch" 8 "$dir/half" --total_batch_size 128
-    grep -q '(1[34] steps then, 30 now)' "$dir/err" || # 13, or one more for the end of the epoch
-        note "steps of the epoch: $(grep warning "$dir/err")"
+    grep -q '(13 steps then, 30 now)' "$dir/err" || note "steps of the epoch: $(grep warning "$dir/err")"
+    then=$(sed -n 's/.*"step":9,.*"lr":\([0-9.]*\),.*/\1/p' "$dir/epoch/metrics.jsonl" | awk '{ printf "%.2e", $1 }')
+    expect 0 "goes from $then to 1.51e-03 at this resumption, because its options changed (13 steps then, 15 now)" \
+        "$train" --resume "$dir/epoch/step_00000008" --total_batch_size 1024 --max_steps 15 --out "$dir/steps"
+    grep -q '15 steps of 1024 tokens (1.62 epochs)' "$dir/err" || note "epochs: $(grep epochs "$dir/err")"
     epoch=$(tokens_of "$dir/epoch")
     while read -r run least; do
         tokens=$(tokens_of "$dir/$run")
@@ -183,6 +186,28 @@ a_jump_of_the_learning_rate_is_told_with_both_rates() {
     warns ' goes from 3.00e-04 to 2.90e-04' --schedule constant --lr 2.9e-4
     must "$train" --resume auto --max_steps 20 --schedule constant --lr 3.04e-4 --out "$dir/run" # by 1.3%
     ! grep -q warning "$dir/err" || note "a small jump is told: $(cat "$dir/err")"
+}
+
+# Of another run, which wrote no checkpoints.
+logs_of_another_run_are_not_added_to() {
+    must "$train" $small $data $quiet --max_steps 4 --save_every 2 --keep 0 --out "$dir/base"
+    must "$train" $small $data $quiet --max_steps 4 --save_every 0 --seed 3 --out "$dir/run"
+    cp "$dir/run/metrics.jsonl" "$dir/before"
+    expect 1 "run has the logs of another run: give another --out" "$train" --resume "$dir/base/step_00000002" \
+        --max_steps 8 --out "$dir/run"
+    cmp "$dir/run/metrics.jsonl" "$dir/before" || note "the logs have changed"
+    rm "$dir/run/metrics.jsonl"
+    for i in 1 2; do # the same command again, before a checkpoint
+        must "$train" --resume "$dir/base/step_00000002" --max_steps 8 --save_every 8 --out "$dir/run"
+        rm -r "$dir/run/step_00000008"
+    done
+}
+
+a_run_cannot_have_fewer_steps_than_it_has_done() {
+    must "$train" $small $data $quiet --max_steps 4 --out "$dir/run"
+    expect 2 '--max_steps 3: the run has done 4 steps: give at least as many' "$train" --resume auto --max_steps 3 \
+        --out "$dir/run"
+    must "$train" --resume auto --max_steps 4 --out "$dir/run"
 }
 
 # A run that begins from another one's checkpoint is killed before it has its own.
