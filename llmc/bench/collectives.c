@@ -201,7 +201,7 @@ static void bench_collective(CommBench* b, Collective what, const CommSize* size
 }
 
 static void bench_collectives(CommBench* b, const TensorTable* table, json_t* rows) {
-    enum { MOST_NUMBERS = 512 }; // bytes: a step sends three doubles
+    enum { MOST_NUMBERS = 512 }; // bytes: a step sends four doubles, or five
     CommSize sizes[MAX_COMM_SIZES];
     const int count = comm_sizes(table, b->comm->size, sizes);
     for (int what = 0; what < NUM_COLLECTIVES; what++) {

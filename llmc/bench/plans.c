@@ -87,7 +87,7 @@ int bench_plans(const Config* given) {
            plan.model);
     puts("each matmul of a step, rows x cols x depth; n, t: operands as they are, transposed; * runs in training");
     printf("  %3s %10s %10s %5s %9s %6s %7s %9s %10s\n", "", "ms", "TFLOP/s", "id", "tile", "stages", "split-K",
-           "reduction", "workspace");
+           "reduction", "MiB");
     json_t* rows = json_array();
     MatmulFacts f;
     for (int i = 0; b->matmul_facts(i, -1, &f); i++) { json_array_append_new(rows, print_matmul(b, i, &f)); }

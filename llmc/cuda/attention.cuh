@@ -157,8 +157,7 @@ struct KeyRows {
 
 // Computes attention of row blockIdx.x of (B,T), head blockIdx.y: of the query at position past + t to the keys up to
 // it. Each warp keeps an online softmax over its own keys (Milakov & Gimelshein 2018, "Online normalizer calculation
-// for softmax"). The block then merges the softmaxes of its warps. rest and lse may be NULL. starts: with DOCUMENTS.
-template <bool DOCUMENTS>
+// for softmax"). The block then merges the softmaxes of its warps. rest, lse and starts may be NULL.
 static __global__ void __launch_bounds__(QUERY_WARPS* WARP_SIZE)
     attention_query_kernel(floatX* out, floatX* rest, float* lse, const floatX* qkv, KeyRows keys, const int* starts,
                            int T, int past, int C, int NH) {
@@ -169,7 +168,7 @@ static __global__ void __launch_bounds__(QUERY_WARPS* WARP_SIZE)
     HeadRow o = {};
     float max = -INFINITY, sum = 0;
     #pragma unroll 2
-    for (int s = (DOCUMENTS ? starts[blockIdx.x] : 0) + warp; s <= past + t; s += QUERY_WARPS) {
+    for (int s = (starts ? starts[blockIdx.x] : 0) + warp; s <= past + t; s += QUERY_WARPS) {
         const floatX* k = keys.p + b * keys.batch + s * keys.row + h * HS;
         const HeadRow key = load_head_row(k, HS), value = load_head_row(k + C, HS);
         const float score = head_dot(q, key) * scale, old = max;
@@ -205,13 +204,7 @@ static inline void attention_query(floatX* out, floatX* rest, float* lse, const 
                                    const int* starts, int B, int T, int past, int C, int NH) {
     const dim3 grid((unsigned)B * (unsigned)T, NH);
     const unsigned threads = QUERY_WARPS * WARP_SIZE;
-    if (starts) {
-        attention_query_kernel<true>
-            <<<grid, threads, 0, gpu.stream>>>(out, rest, lse, qkv, keys, starts, T, past, C, NH);
-    } else {
-        attention_query_kernel<false>
-            <<<grid, threads, 0, gpu.stream>>>(out, rest, lse, qkv, keys, starts, T, past, C, NH);
-    }
+    attention_query_kernel<<<grid, threads, 0, gpu.stream>>>(out, rest, lse, qkv, keys, starts, T, past, C, NH);
     cuda_launched("attention_query");
 }
 

@@ -62,6 +62,7 @@ static inline const char* flash_variant(Choice choice, int i, int HS) {
     const FlashKernel kernel = (FlashKernel)(choice - CHOICE_FLASH_FORWARD);
     if (attention_default() != ATTENTION_FLASH || gpu.major < 8) { return NULL; }
     if (HS % 8 || HS > flash_max_head_size()) { return NULL; }
+    static_assert(MAX_FLASH_TILINGS <= MAX_VARIANTS, "autotune.h would not time the last ones");
     if (!flash_tiling(kernel, sizeof(floatX), HS, 1).warps) { return NULL; }
     if (gpu.document_mask && flash_masked_variant(kernel, HS, i) != i) { return NULL; }
     const FlashTiling tiling = flash_tiling(kernel, sizeof(floatX), HS, i);
@@ -76,7 +77,7 @@ static inline const char* variant_name(Choice choice, int i, int B, int T, int C
     case CHOICE_FLASH_QUERIES: return flash_variant(choice, i, C / NH);
     case CHOICE_ATTENTION_FORWARD: return attention_variant_name(PASS_FORWARD, i, B, T, C, NH);
     case CHOICE_ATTENTION_BACKWARD: return attention_variant_name(PASS_BACKWARD, i, B, T, C, NH);
-    case CHOICE_MATMUL_SMS: return gpu.gpus_leaving_sms && i < 2 ? SMS_NAMES[i] : NULL;
+    case CHOICE_MATMUL_SMS: return !gpu.plain && gpu.gpus_leaving_sms && i < 2 ? SMS_NAMES[i] : NULL;
     case CHOICE_GELU_FORWARD: return gelu_variant_name(PASS_FORWARD, i);
     default: return gelu_variant_name(PASS_BACKWARD, i);
     }

@@ -229,7 +229,9 @@ static inline void* host_alloc(size_t bytes, const char* what) {
     return p;
 }
 static inline void host_free(void* p) {
-    if (p) { cuda_check(cudaFreeHost(p), "freeing host memory"); }
+    if (!p) { return; }
+    device_sync(); // copies from it may be queued
+    cuda_check(cudaFreeHost(p), "freeing host memory");
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -165,13 +165,8 @@ static inline void fp8_cast_transpose(uint8_t* rows, uint8_t* transposed, Fp8Sca
                                       size_t C) {
     fp8_amax(scale, x, N * C);
     const dim3 blocks(blocks_for(N, FP8_TILE_ROWS), blocks_for(C, FP8_TILE_COLS));
-    if (rows) {
-        fp8_cast_transpose_kernel<FORMAT, true>
-            <<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(rows, transposed, scale, x, N, C);
-    } else {
-        fp8_cast_transpose_kernel<FORMAT, false>
-            <<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(rows, transposed, scale, x, N, C);
-    }
+    const auto kernel = rows ? fp8_cast_transpose_kernel<FORMAT, true> : fp8_cast_transpose_kernel<FORMAT, false>;
+    kernel<<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(rows, transposed, scale, x, N, C);
     cuda_launched("fp8_cast_transpose");
 }
 

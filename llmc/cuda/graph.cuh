@@ -8,8 +8,8 @@
 // little memory and a capture; copying each batch to one fixed buffer would cost a launch per batch. Uploads of batches
 // are not recorded, so they overlap with kernels as they do without graphs.
 //
-// The first call runs the work without recording it: libraries then choose algorithms and load kernels, which a capture
-// forbids.
+// A recording's first call runs the work without recording it: libraries then choose algorithms and load kernels, which
+// a capture may forbid. A capture that fails, also later with other arguments, ends the recording.
 #pragma once
 #include "device.cuh"
 

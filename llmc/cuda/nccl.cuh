@@ -53,8 +53,6 @@ static inline bool nccl_open(Comm* comm, Error* err) {
                          "several GPUs need NCCL: run `pip install nvidia-nccl-cu" STRING(CUBLAS_VER_MAJOR) "`", err);
 }
 
-static inline void nccl_sum(Comm* comm, double* x, int n);
-
 // Sets what the user has not set.
 //
 // NVLS is excluded, unless NCCL_ALGO is set: where NVSwitches add up, a run does not repeat its bits. NCCL compares
@@ -86,29 +84,6 @@ static inline const char* nccl_failure(void* state) {
     if (ncclCommGetAsyncError(((NcclState*)state)->comm, &result) != ncclSuccess) { return NULL; }
     if (result == ncclSuccess || result == ncclInProgress) { return NULL; }
     return format("%s. " CHECKPOINTS_ARE_WHOLE, nccl_message(result));
-}
-
-// Ends with a first all-reduce, which counts the GPUs whose matmuls may leave multiprocessors to NCCL. From Hopper on
-// the blocks of a matmul stay until all of its tiles are done, so that it may take twice as long if NCCL has but one
-// multiprocessor.
-static inline void nccl_connect(Comm* comm) {
-    NcclState* s = (NcclState*)comm->state;
-    ncclUniqueId id;
-    nccl_set_variables(comm);
-    memset(&id, 0, sizeof id);
-    if (comm->rank == 0) { nccl_check(ncclGetUniqueId(&id), "starting NCCL"); }
-    connection_broadcast(comm->peers, &id, sizeof id);
-    nccl_check(ncclCommInitRank(&s->comm, comm->size, id, comm->rank), "connecting the GPUs");
-    watchdog_watch(comm->peers, nccl_failure, s);
-    s->stream = nccl_stream();
-    s->event = new_event();
-    double* first = (double*)device_alloc(sizeof *first, "connecting the GPUs");
-    double count = gpu.major >= 9 && gpu.num_sms > 2 * NCCL_SMS;
-    device_copy_in(first, &count, sizeof count);
-    nccl_sum(comm, first, 1);
-    device_copy_out(&count, first, sizeof count);
-    device_free(first, sizeof *first);
-    gpu.gpus_leaving_sms = count == comm->size ? comm->size : 0;
 }
 
 static inline void nccl_all_reduce_begin(Comm* comm, float* x, size_t n) {
@@ -147,10 +122,32 @@ static inline void nccl_end(Comm* comm) {
 }
 
 static inline void nccl_sum(Comm* comm, double* x, int n) {
-    NcclState* s = (NcclState*)comm->state;
-    stream_order(s->event, gpu.stream, s->stream, "waiting to communicate");
+    NcclState* s = nccl_begin(comm);
     nccl_check(ncclAllReduce(x, x, (size_t)n, ncclDouble, ncclSum, s->comm, s->stream), "adding up losses");
-    stream_order(s->event, s->stream, gpu.stream, "waiting for other GPUs");
+    nccl_end(comm);
+}
+
+// Ends with a first all-reduce, which counts the GPUs whose matmuls may leave multiprocessors to NCCL. From Hopper on
+// the blocks of a matmul stay until all of its tiles are done, so that it may take twice as long if NCCL has but one
+// multiprocessor.
+static inline void nccl_connect(Comm* comm) {
+    NcclState* s = (NcclState*)comm->state;
+    ncclUniqueId id;
+    nccl_set_variables(comm);
+    memset(&id, 0, sizeof id);
+    if (comm->rank == 0) { nccl_check(ncclGetUniqueId(&id), "starting NCCL"); }
+    connection_broadcast(comm->peers, &id, sizeof id);
+    nccl_check(ncclCommInitRank(&s->comm, comm->size, id, comm->rank), "connecting the GPUs");
+    watchdog_watch(comm->peers, nccl_failure, s);
+    s->stream = nccl_stream();
+    s->event = new_event();
+    double* first = (double*)device_alloc(sizeof *first, "connecting the GPUs");
+    double count = gpu.major >= 9 && gpu.num_sms > 2 * NCCL_SMS;
+    device_copy_in(first, &count, sizeof count);
+    nccl_sum(comm, first, 1);
+    device_copy_out(&count, first, sizeof count);
+    device_free(first, sizeof *first);
+    gpu.gpus_leaving_sms = count == comm->size ? comm->size : 0;
 }
 
 static inline void nccl_close(Comm* comm) {

@@ -89,7 +89,8 @@ static inline const char* device_lacks(const DeviceOptions* o) {
     static char text[64];
     const bool is_bf16 = std::is_same_v<floatX, bf16>;
     const int needed = o->fp8 ? 89 : is_bf16 || o->tf32 ? 80 : 75, capability = compute_capability(o);
-    if (o->fp8 && o->plain) { return "the plain kernels have no FP8"; }
+    if (o->plain && o->fp8) { return "the plain kernels have no FP8"; }
+    if (o->plain && o->tf32) { return "the plain kernels have no TF32"; }
     if (capability >= needed || capability < 75) { return NULL; } // open_gpu() refuses GPUs before 7.5
     snprintf(text, sizeof text, "%s needs compute capability %d.%d, this GPU has %d.%d",
              o->fp8 ? "FP8" : is_bf16 ? "bf16" : "TF32", needed / 10, needed % 10, capability / 10, capability % 10);
@@ -98,10 +99,10 @@ static inline const char* device_lacks(const DeviceOptions* o) {
 
 // Ends the program if the GPU lacks the arithmetic of --dtype.
 static inline void require_arithmetic(const DeviceOptions* o) {
-    if (!device_lacks(o)) { return; }
-    const char *asked = o->fp8 ? "fp8" : o->tf32 ? "tf32" : STRING(FLOATX);
-    const char* instead = compute_capability(o) < 80 ? "fp16" : "bf16";
-    usage_error("--dtype %s: %s: give --dtype %s", asked, device_lacks(o), instead);
+    const char *lack = device_lacks(o), *asked = o->fp8 ? "fp8" : o->tf32 ? "tf32" : STRING(FLOATX);
+    if (!lack) { return; }
+    const char* instead = o->plain && o->tf32 ? "fp32" : compute_capability(o) < 80 ? "fp16" : "bf16";
+    usage_error("--dtype %s: %s: give --dtype %s", asked, lack, instead);
 }
 
 static inline void open_events() {

@@ -90,7 +90,7 @@ static inline void write_algorithm(FILE* out, const cublasLtMatmulAlgo_t* a) {
     }
 }
 
-// Calls write(stream, arguments...) and returns what it wrote; free() it.
+// Calls write(stream) and returns what it wrote; free() it.
 template <class Write> static inline char* text_of(Write write) {
     static const char what[] = "the choice of algorithms";
     char* text;

@@ -106,6 +106,8 @@ typedef enum {
     NUM_CHOICES
 } Choice;
 
+enum { MAX_VARIANTS = 3 }; // of a choice, on any device
+
 enum { KERNELS_TEXT = 256 }; // longest text of Backend.device_kernels
 
 // An algorithm of the library for a matmul out (rows,cols) = a (rows,depth) @ b (depth,cols), and the choice that was

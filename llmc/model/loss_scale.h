@@ -1,4 +1,4 @@
-// Loss scaling (Micikevicius et al. 2018, "Mixed Precision Training"). In fp16 a gradient of an activation below 6e-8
+// Loss scaling (Micikevicius et al. 2018, "Mixed Precision Training"). In fp16 a gradient of an activation below 3e-8
 // is zero. The loss is therefore multiplied by a scale, and with it every gradient; the optimizer divides by it again.
 //
 //   scale     dloss of gpt2_micro_step()

@@ -3,7 +3,6 @@
 #include "random_batch.h"
 #include "../files/tune_cache.h"
 
-enum { MAX_VARIANTS = 3 }; // of a choice, on any device
 static const char* const CHOICE_NAMES[NUM_CHOICES] = {
     "flash_forward", "flash_keys", "flash_queries", "attention_forward", "attention_backward", "gelu_forward",
     "gelu_backward", "matmul_sms"};

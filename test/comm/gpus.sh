@@ -48,6 +48,8 @@ gpus_leave_multiprocessors_to_nccl_where_that_is_faster() {
     must env EMU_CC=80 "$cuda" $pair --out "$dir/ampere"
     grep -q 'matmul_sms' "$dir/ampere/step_00000002/state.json" && note "Ampere has the choice"
     grep -q 'fewer multiprocessors' "$dir/err" && note "Ampere leaves multiprocessors"
+    must "$cuda" $pair --kernels plain --max_steps 2 --out "$dir/plain" # whose matmuls are not cuBLASLt's
+    grep -q 'matmul_sms' "$dir/plain/step_00000002/state.json" && note "plain kernels have the choice"
     unset EMU_COUNT EMU_SMS EMU_CC
 }
 

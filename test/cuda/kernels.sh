@@ -40,6 +40,7 @@ a_residual_stream_in_bf16_agrees() {
 
 tf32_agrees() {
     must env EMU_CC=90 "$cuda" check $even --dtype tf32 $once
+    expect 2 'the plain kernels have no TF32: give --dtype fp32' "$cuda" check $even --dtype tf32 --kernels plain
     expect 2 'check --cpu amx: there are no fp32 kernels' "$cuda" check $even --cpu amx
 }
 

@@ -382,10 +382,11 @@ static void widen(Bound* bound, const Kernel* k, const Report* r) {
     }
 }
 
-// Kernels of width 1, and those of attention.cuh, run only on rows that are not aligned and with --kernels plain.
+// Kernels of width 1, and most of attention.cuh's, run only on rows that are not aligned and with --kernels plain.
 static bool is_recorded(const Kernel* k) {
     const char* arguments = strchr(k->name, '<');
-    return arguments ? strncmp(arguments, "<1,", 3) && strcmp(arguments, "<1>") : strstr(k->name, "softmax") != NULL;
+    if (!arguments) { return strstr(k->name, "softmax") || strstr(k->name, "attention_query"); }
+    return strncmp(arguments, "<1,", 3) && strcmp(arguments, "<1>");
 }
 
 static void record(const char* launches) {

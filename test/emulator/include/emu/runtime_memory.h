@@ -83,7 +83,6 @@ template <class T> cudaError_t cudaMallocHost(T** p, size_t n) {
 }
 inline cudaError_t cudaFreeHost(void* p) {
     EMU_ENTER_OUTSIDE_CAPTURE("cudaFreeHost")
-    emu::drain_all();
     if (p && emu::mem.pinned.erase((char*)p) == 0) { emu::die("cudaFreeHost(%p): not from cudaMallocHost", p); }
     free(p);
     return cudaSuccess;
