@@ -180,7 +180,7 @@ static void device_replay(Recording** recording, const char* name, Work work, co
     work(arguments);
 }
 
-// The functions that a step calls; the others are NULL. test_recorder.c finds one that a step has begun to call.
+// The functions that a step calls. The others are NULL, so test_recorder.c crashes when a step begins to call one.
 #define CALLED(_)                                                                                              \
     _(encoder_forward), _(encoder_backward), _(layernorm_forward), _(residual_layernorm_forward),              \
     _(layernorm_backward), _(matmul_forward), _(matmul_gelu_forward), _(matmul_backward),                      \

@@ -209,18 +209,18 @@ static void write_step_record(Logger* l, const StepRecord* r) {
                                json_float(r->ms), "tok_s", tok_s, "mfu", json_float(r->mfu), "loss_z",
                                json_float(r->loss_z), "norm_z", json_float(r->norm_z));
     const struct {
-        const char* key;
+        const char *key, *tag; // in metrics.jsonl, in the event file
         double value;
-    } optional[] = {{"loss_scale", r->loss_scale > 0 ? r->loss_scale : NAN},
-                    {"embedding_lr", r->embedding_lr},
-                    {"matrix_lr", r->matrix_lr},
-                    {"momentum", r->momentum}};
-    static const char* const tags[] = {"train/loss",       "train/norm",         "train/lr",        "speed/ms",
-                                       "speed/tok_s",      "speed/mfu",          "train/loss_scale",
-                                       "train/embedding_lr", "train/matrix_lr", "train/momentum"};
+    } optional[] = {{"loss_scale", "train/loss_scale", r->loss_scale > 0 ? r->loss_scale : NAN},
+                    {"embedding_lr", "train/embedding_lr", r->embedding_lr},
+                    {"matrix_lr", "train/matrix_lr", r->matrix_lr},
+                    {"momentum", "train/momentum", r->momentum}};
     enum { ALWAYS = 6, OPTIONAL = sizeof optional / sizeof *optional };
+    const char* tags[ALWAYS + OPTIONAL] = {"train/loss", "train/norm",  "train/lr",
+                                           "speed/ms",   "speed/tok_s", "speed/mfu"};
     double values[ALWAYS + OPTIONAL] = {r->loss, r->norm, r->lr, r->ms, l->tok_s, r->mfu};
     for (int i = 0; i < OPTIONAL; i++) {
+        tags[ALWAYS + i] = optional[i].tag;
         values[ALWAYS + i] = optional[i].value;
         if (!isnan(optional[i].value)) { json_object_set_new(record, optional[i].key, json_float(optional[i].value)); }
     }

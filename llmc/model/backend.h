@@ -408,8 +408,8 @@ typedef struct Backend {
 } Backend;
 
 // All functions of the table, for the object files that fill it: those that depend on the type of the residual stream,
-// those of a GPU alone, and the others. An object file of the storage type bf16 has a second table, with a residual
-// stream in bf16.
+// those of a GPU alone, and the others (backends.c sees that none is missing). An object file of the storage type bf16
+// has a second table, with a residual stream in bf16.
 #define HAS_BF16_RESIDUAL_bf16 1
 #define HAS_BF16_RESIDUAL JOIN(HAS_BF16_RESIDUAL_, FLOATX)
 #define RESIDUAL_FUNCTIONS(_)                                                                                 \

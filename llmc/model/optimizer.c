@@ -126,8 +126,7 @@ bool optimizer_is_whole(const Optimizer* o, const float* block) {
 
 // Returns the range that a segment takes in the layout of a block; v has none of the matrices.
 static TensorRange segment_range(const Optimizer* o, const float* block, const Segment* k) {
-    const TensorRange of_v = {k->v_begin, k->rows ? 0 : k->range.size};
-    return is_v(o, block) ? of_v : k->range;
+    return is_v(o, block) ? k->v : k->range;
 }
 
 // Returns this rank's shard of a segment, in the layout of a block.

@@ -69,7 +69,7 @@ static void place_shards(Segments* p, int rank, int shards) {
             Segment* k = &p->segment[i];
             if (r == rank) { k->at = size, k->v_at = size_v; }
             size += segment_shard_size(k, r, shards);
-            size_v += k->rows ? 0 : segment_shard_size(k, r, shards);
+            size_v += k->v.size / (size_t)shards;
         }
         p->most = max_size(p->most, size);
         p->most_v = max_size(p->most_v, size_v);
@@ -88,11 +88,11 @@ Segments make_segments(const TensorTable* table, OptimizerKind kind, int rank, i
         p.v_table = tensors_layout_in_shards(rows, table->count, table->num_layers, shards);
     }
     if (!is_muon && shards == 1) {
-        add_segment(&p, 0, table->size);
+        add_segment(&p, 0, table->size)->v = (TensorRange){0, table->size};
     } else {
         for (int i = 0; i < tensors_num_ranges(table); i++) {
             const TensorRange of_v = tensors_range(&p.v_table, i);
-            add_segment(&p, tensors_range(table, i).begin, of_v.size)->v_begin = of_v.begin;
+            add_segment(&p, tensors_range(table, i).begin, of_v.size)->v = of_v;
             if (is_muon && i > 0 && i <= table->num_layers) { add_matrices(&p, table, i - 1); }
         }
     }

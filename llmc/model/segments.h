@@ -13,7 +13,7 @@ typedef struct {
     TensorRange range;
     int rows, cols;    // of a matrix that Muon updates; 0: AdamW updates the range
     int owner;         // with ZeRO: the rank that has the matrix
-    size_t v_begin;    // in the layout of v; unused for a matrix
+    TensorRange v;     // in the layout of v; empty for a matrix
     size_t at, v_at;   // with ZeRO: where masters and m, and v, have this rank's shard of it
 } Segment;
 

@@ -17,6 +17,12 @@ CPU_BACKENDS(DECLARE_BACKEND)
 static const Backend* const backends[] = {GPU_BACKENDS(ADDRESS_OF_BACKEND) CPU_BACKENDS(ADDRESS_OF_BACKEND)};
 enum { NUM_BACKENDS = sizeof backends / sizeof *backends };
 
+// Every function of the table is in one of backend.h's lists: an object file would leave another one NULL.
+#define NUMBER_OF(function) NUMBER_OF_##function
+enum { RESIDUAL_FUNCTIONS(NUMBER_OF), BACKEND_FUNCTIONS(NUMBER_OF), GPU_FUNCTIONS(NUMBER_OF), NUM_FUNCTIONS };
+_Static_assert(offsetof(Backend, encoder_forward) + NUM_FUNCTIONS * sizeof(void (*)(void)) == sizeof(Backend),
+               "a function of Backend is missing in RESIDUAL_FUNCTIONS, BACKEND_FUNCTIONS and GPU_FUNCTIONS");
+
 bool program_has_gpu(void) { return &cuda_fp32 != NULL; }
 
 int list_backends(const Backend* list[MAX_BACKENDS]) {
