@@ -237,6 +237,12 @@ corpus() { # makes the built-in corpus in bytes, once, and sets $data to the opt
 }
 quiet="--val_every 0 --sample_every 0"
 ranks() { n=$1; shift; timeout 600 mpirun -np "$n" "$@"; } # N command...: a run that hangs fails after 600 s
+# unlike 'COMMAND' 'COMMAND': two ranks, each with a command line of its own, which ends with exec. (Open MPI 5.0.7
+# crashes at `mpirun A : B`.)
+unlike() {
+    timeout 600 mpirun -np 2 sh -fc 'case $OMPI_COMM_WORLD_RANK in 0) eval "$0" ;; *) eval "$1" ;; esac' "$@"
+}
 export OMPI_MCA_mpi_yield_when_idle=1 # processes that wait leave the cores to others
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe # Open MPI 4, 5
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 set -f # the programs expand globs, not the shell

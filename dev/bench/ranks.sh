@@ -19,7 +19,8 @@ done
 case $json in '' | /*) ;; *) json=$PWD/$json ;; esac
 [ -z "$json" ] || [ -w "$(dirname "$json")" ] || { echo "error: cannot write $json" >&2; exit 1; }
 CDPATH='' cd "$(dirname "$0")/../.."
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe # Open MPI 4, 5
 export OMPI_MCA_mpi_yield_when_idle=1 # a process that waits leaves its core to others
 make -s train_gpt2 prepare >/dev/null || exit 1
 folder=$(mktemp -d)

@@ -44,9 +44,8 @@ cpu_ranks_train_so_in_bf16_and_with_recomputation() {
 
 # Rank 0 waits for rank 1 when the signal comes.
 a_request_to_save_ends_no_rank_that_connects() {
-    set -- "$train" $small $data $quiet --max_steps 2 --save_every 0 --batch_size 2 --out "$dir/run"
-    begin timeout 600 mpirun -np 1 sh -c 'echo $$ >"$0"; exec "$@"' "$dir/pid" "$@" : \
-        -np 1 sh -c 'until [ -e "$0" ]; do sleep 0.1; done; exec "$@"' "$dir/now" "$@"
+    command="exec $train $small $data $quiet --max_steps 2 --save_every 0 --batch_size 2 --out $dir/run"
+    begin unlike "echo \$\$ >$dir/pid; $command" "until [ -e $dir/now ]; do sleep 0.1; done; $command"
     await . "$dir/pid" $pid && rank=$(cat "$dir/pid") &&
         await '^SigCgt:.*[2367abef]..$' "/proc/$rank/status" "$rank" && kill -USR1 "$rank"
     : >"$dir/now"
@@ -299,21 +298,21 @@ a_flipped_bit_is_noticed_and_named() {
 
 ranks_that_differ_are_named() {
     common="$run $data --total_batch_size 256 --batch_size 2 $quiet --out $dir/run"
-    expect 2 'on ' timeout 600 mpirun -np 1 "$train" $common --lr 1e-3 : -np 1 "$train" $common --lr 2e-3
+    expect 2 'on ' unlike "exec $train $common --lr 1e-3" "exec $train $common --lr 2e-3"
     grep -q -- '--lr is 0.002, for rank 0 it is 0.001' "$dir/err" || note "not named: $(cat "$dir/err")"
-    expect 2 '--lr is 0.0003, for rank 0 it is 0.1' timeout 600 mpirun -np 1 "$train" $common --lr 0.1 : \
-        -np 1 "$train" $common --lr 3e-4
+    expect 2 '--lr is 0.0003, for rank 0 it is 0.1' unlike "exec $train $common --lr 0.1" \
+        "exec $train $common --lr 3e-4"
     cp "$train" "$dir/other"
     cp "$build/libgpt2_mpi.so" "$dir"
     echo other >>"$dir/other"
-    expect 1 'another version of this program' timeout 600 mpirun -np 1 "$train" $common : -np 1 "$dir/other" $common
+    expect 1 'another version of this program' unlike "exec $train $common" "exec $dir/other $common"
     mkdir "$dir/a" "$dir/b"
     cp "$root/corpus_train_000001.bin" "$dir/a"
     cp "$root/corpus_train_000001.bin" "$dir/b"
     printf '\001\000' | dd of="$dir/b/corpus_train_000001.bin" bs=1 seek=1030 conv=notrunc 2>/dev/null
     common="$common --train_data corpus_train_*.bin"
-    expect 1 'the data is not that of rank 0' timeout 600 mpirun \
-        -wdir "$dir/a" -np 1 "$PWD/$train" $common : -wdir "$dir/b" -np 1 "$PWD/$train" $common
+    expect 1 'the data is not that of rank 0' unlike "cd $dir/a && exec $PWD/$train $common" \
+        "cd $dir/b && exec $PWD/$train $common"
     must "$train" $run $data $quiet --max_steps 2 --save_every 1 --batch_size 4 --out "$dir/saved"
     cp -r "$dir/saved/step_00000001" "$dir/a/start"
     again="$PWD/$train $run $data $quiet --batch_size 4 --resume start --out $dir/again"

@@ -66,7 +66,7 @@ TEST(items_behind_examples_have_the_scores_of_pytorch) {
         const json_t* of_set = json_object_get(json_object_get(expected, "shots"), SHOTS[i].key);
         check_set(&g, &s, of_set, &score);
         EXPECT((int)score.correct_by_sum == json_integer_value(json_object_get(of_set, "correct_by_sum")));
-        char* words = format("; %d examples in front", SHOTS[i].shots);
+        char* words = format("; %d example%s in front", SHOTS[i].shots, plural((uint64_t)SHOTS[i].shots));
         EXPECT(strstr(s.convention, words));
         free(words);
         test_set_free(&s);

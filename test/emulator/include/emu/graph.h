@@ -38,7 +38,7 @@ inline void capture_work(Stream* s, Work work) {
         return;
     }
     nodes.push_back({std::move(work), s->frontier});
-    s->frontier = {nodes.size() - 1};
+    s->frontier.assign(1, nodes.size() - 1);
 }
 
 // Returns an error if this stream cannot take work now: its capture is invalid, or it is the default stream, whose work
