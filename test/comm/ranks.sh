@@ -311,21 +311,18 @@ ranks_that_differ_are_named() {
     cp "$root/corpus_train_000001.bin" "$dir/b"
     printf '\001\000' | dd of="$dir/b/corpus_train_000001.bin" bs=1 seek=1030 conv=notrunc 2>/dev/null
     common="$common --train_data corpus_train_*.bin"
-    expect 1 'the data is not that of rank 0' unlike "cd $dir/a && exec $PWD/$train $common" \
-        "cd $dir/b && exec $PWD/$train $common"
+    in_a_and_b() { unlike "cd $dir/a && exec $*" "cd $dir/b && exec $*"; }
+    expect 1 'the data is not that of rank 0' in_a_and_b "$PWD/$train" $common
     must "$train" $run $data $quiet --max_steps 2 --save_every 1 --batch_size 4 --out "$dir/saved"
     cp -r "$dir/saved/step_00000001" "$dir/a/start"
     again="$PWD/$train $run $data $quiet --batch_size 4 --resume start --out $dir/again"
-    expect 1 'all ranks must see the same files' timeout 600 mpirun \
-        -wdir "$dir/a" -np 1 $again : -wdir "$dir/b" -np 1 $again
+    expect 1 'all ranks must see the same files' in_a_and_b $again
     cp -r "$dir/saved/step_00000002" "$dir/b/start"
-    expect 1 'the checkpoint is not that of rank 0' timeout 600 mpirun \
-        -wdir "$dir/a" -np 1 $again : -wdir "$dir/b" -np 1 $again
+    expect 1 'the checkpoint is not that of rank 0' in_a_and_b $again
     echo '{"text": "a b"}' >"$dir/a/set"
     echo '{"text": "a c"}' >"$dir/b/set"
     common="eval --init $PWD/test/golden/gpt2 --tokenizer bytes --eval_data set"
-    expect 1 '--eval_data: on ' timeout 600 mpirun \
-        -wdir "$dir/a" -np 1 "$PWD/$train" $common : -wdir "$dir/b" -np 1 "$PWD/$train" $common
+    expect 1 '--eval_data: on ' in_a_and_b "$PWD/$train" $common
 }
 
 bad_ranks_are_refused() {
