@@ -120,7 +120,9 @@ MAIN_OBJECT  := $(BUILD)/llmc/commands/main.o
 LIBRARY      := $(BUILD)/libllmc.a
 
 # The CPU's backends: train_gpt2.c, compiled once for each storage type and instruction set (llmc/cpu/processor.h).
-LEVELS ?= generic $(if $(IS_X86),avx2 avx512 avx512_bf16 amx)
+# AMX if the compiler knows it: gcc from 11 on, clang from 12 on
+AMX := $(if $(IS_X86),$(shell $(CC) -mamx-bf16 -E -x c /dev/null >/dev/null 2>&1 && echo amx))
+LEVELS ?= generic $(if $(IS_X86),avx2 avx512 avx512_bf16) $(AMX)
 LEVEL_avx2        := -march=x86-64-v3
 LEVEL_avx512      := -march=x86-64-v4 -mprefer-vector-width=512
 LEVEL_avx512_bf16 := $(LEVEL_avx512) -mavx512bf16

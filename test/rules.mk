@@ -82,7 +82,7 @@ $(BUILD)/amx_emulated/backends.o: llmc/train/backends.c test/amx/processor.h $(B
 	@mkdir -p $(@D)
 	$(CC) $(C_FLAGS) -include test/amx/processor.h -c $< -o $@
 WITH_AMX := $(BUILD)/amx_emulated/backends.o $(AMX_EMULATED) $(filter-out %/amx.o,$(CPU_OBJECTS))
-EMULATES_AMX := $(if $(IS_X86),$(shell grep -w avx512_bf16 /proc/cpuinfo 2>/dev/null | grep -vw amx_bf16))
+EMULATES_AMX := $(if $(AMX),$(shell grep -w avx512_bf16 /proc/cpuinfo 2>/dev/null | grep -vw amx_bf16))
 TEST_BACKENDS := $(if $(EMULATES_AMX),$(WITH_AMX),$(CPU_OBJECTS))
 # A test program is named like its source, and linked with all backends.
 TEST_SOURCES := $(filter-out test/amx/%,$(wildcard test/test_*.c test/*/test_*.c))

@@ -44,18 +44,26 @@ static inline Four load_four(const Stored* x) {
 #endif
 }
 
+// The elements of two vectors with these numbers, from 0 on in the first one.
+#if __has_builtin(__builtin_shufflevector)
+#define SHUFFLED(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else // gcc before 12
+#define SHUFFLED(a, b, ...) __builtin_shuffle(a, b, (FourNumbers){__VA_ARGS__})
+typedef int32_t FourNumbers __attribute__((vector_size(16)));
+#endif
+
 // Writes the transpose of x (4,4), whose rows are `row` apart, to `packed` (4,4), whose rows are `width` apart.
 static inline __attribute__((always_inline)) void pack_four_by_four(Packed* packed, int width, const Stored* x,
                                                                     size_t row) {
     const Four x0 = load_four(x), x1 = load_four(x + row), x2 = load_four(x + 2 * row), x3 = load_four(x + 3 * row);
-    const Four low02 = __builtin_shufflevector(x0, x2, 0, 4, 1, 5);
-    const Four low13 = __builtin_shufflevector(x1, x3, 0, 4, 1, 5);
-    const Four high02 = __builtin_shufflevector(x0, x2, 2, 6, 3, 7);
-    const Four high13 = __builtin_shufflevector(x1, x3, 2, 6, 3, 7);
-    *(Four*)packed = __builtin_shufflevector(low02, low13, 0, 4, 1, 5);
-    *(Four*)(packed + width) = __builtin_shufflevector(low02, low13, 2, 6, 3, 7);
-    *(Four*)(packed + 2 * width) = __builtin_shufflevector(high02, high13, 0, 4, 1, 5);
-    *(Four*)(packed + 3 * width) = __builtin_shufflevector(high02, high13, 2, 6, 3, 7);
+    const Four low02 = SHUFFLED(x0, x2, 0, 4, 1, 5);
+    const Four low13 = SHUFFLED(x1, x3, 0, 4, 1, 5);
+    const Four high02 = SHUFFLED(x0, x2, 2, 6, 3, 7);
+    const Four high13 = SHUFFLED(x1, x3, 2, 6, 3, 7);
+    *(Four*)packed = SHUFFLED(low02, low13, 0, 4, 1, 5);
+    *(Four*)(packed + width) = SHUFFLED(low02, low13, 2, 6, 3, 7);
+    *(Four*)(packed + 2 * width) = SHUFFLED(high02, high13, 0, 4, 1, 5);
+    *(Four*)(packed + 3 * width) = SHUFFLED(high02, high13, 2, 6, 3, 7);
 }
 
 // packed (k,width) = the transpose of x (rows,k), whose element (i, j) is at x[i*row + j*col]; zeros beyond `rows`.
