@@ -87,6 +87,7 @@ int eval_command(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     plan.keep = FORWARD_ONLY;
     plan.samples = scores && b->is_host; // the cache of shared contexts
     plan.sample_capacity = plan.shape.max_seq_len;
+    plan.total_batch_size = plan.batch_ramp.start = plan.seq_ramp.start = 0; // of a --config that train reads too
     if (!plan_batch(&plan, comm, &err)) { usage_error("%s", err.text); }
     if (c->stride > plan.T) {
         usage_error("--stride %lld is more than --seq_len %d: tokens would be left out", c->stride, plan.T);

@@ -3,7 +3,8 @@
 #include "../eval/law.h"
 #include "../options/models.h"
 
-// Finished runs of one text. `floor` is its entropy if a run says it, else NaN; `text` is what the first run validated on.
+// Finished runs of one text. `floor` is its entropy if a run says it, else NaN; `text` is what the first one validated
+// on.
 typedef struct {
     LawRun* run;
     int count;

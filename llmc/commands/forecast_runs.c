@@ -44,8 +44,9 @@ static bool runs_set_floor(Runs* runs, const char* where, double floor, Error* e
 
 // Warns of a run with other validation data than the first one.
 static void runs_check_text(Runs* runs, const char* folder, json_t* options) {
-    char* text = format("--val_data %s --val_tokens %.0f", record_text(options, "val_data"),
-                        record_number(options, "val_tokens"));
+    const double tokens = record_number(options, "val_tokens");
+    char* text = format("--val_data %s", record_text(options, "val_data"));
+    if (isfinite(tokens)) { append_format(&text, " --val_tokens %.0f", tokens); }
     if (!runs->text) { runs->text = format("%s", text); }
     if (strcmp(text, runs->text)) {
         notice("warning: %s has %s, the first run %s: a law is that of one text", folder, text, runs->text);

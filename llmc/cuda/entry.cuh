@@ -15,8 +15,8 @@ template <class R> static inline R* as_kernels(Residual* p) { return (R*)p; }
 template <class R> static inline const R* as_kernels(const Residual* p) { return (const R*)p; }
 template <class R, class Type> static inline Type as_kernels(Type x) { return x; } // other arguments stay as they are
 
-// Converts to a pointer to a function of any type that can call `function` after these conversions. Compilers warn where
-// braces narrow: of a size_t of the table that `function` takes as an int.
+// Converts to a pointer to a function of any type that can call `function` after these conversions. Compilers warn
+// where the braces narrow: of a size_t of the table that `function` takes as an int.
 template <auto function, class R = void> struct Entry {
     template <class Result, class... Arguments> using Pointer = Result (*)(Arguments...);
 

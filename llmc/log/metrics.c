@@ -72,6 +72,7 @@ static void run_go_back(Run* run, double step, json_t* config) {
     drop_records(run->events, step);
     drop_records(run->samples, step);
     drop_records(run->scores, step);
+    drop_records(run->vals, step);
 }
 
 // Returns true if the options of two starts say that they validate on the same windows of the same files.
@@ -84,13 +85,14 @@ static bool have_one_validation(json_t* a, json_t* b) {
     return true;
 }
 
+// Takes a validation, with the options of the start that did it.
 static void run_add_val(Run* run, double step, double loss) {
-    Series* val = &run->series[RUN_VAL];
+    const size_t count = json_array_size(run->vals);
+    const bool is_again = count && record_number(json_array_get(run->vals, count - 1), "step") == step;
+    if (is_again) { json_array_remove(run->vals, count - 1); }
     json_t* options = json_object_get(run->config, "options");
-    series_add(val, step, loss);
-    const bool goes_on = have_one_validation(run->val_options, options);
-    run->first_val = goes_on ? min_size(run->first_val, val->count - 1) : val->count - 1;
-    replace_json(&run->val_options, options);
+    json_array_append_new(run->vals, json_pack("{s:f, s:f, s:O?}", "step", step, "loss", loss, "options", options));
+    series_add(&run->series[RUN_VAL], step, loss);
 }
 
 static void run_add_record(Run* run, json_t* record) {
@@ -136,12 +138,16 @@ static void run_smooth(Run* run) {
     free(sum);
 }
 
+// Finds the lowest loss of the last validations that were all on the same data.
 static void run_find_best(Run* run) {
-    const Series* val = &run->series[RUN_VAL];
-    for (size_t i = run->first_val; i < val->count; i++) {
-        if (val->at[i].y >= run->best_val) { continue; }
-        run->best_val = val->at[i].y;
-        run->best_step = val->at[i].x;
+    const size_t count = json_array_size(run->vals);
+    json_t* last = json_object_get(json_array_get(run->vals, count - 1), "options");
+    for (size_t i = count; i-- > 0;) {
+        json_t* val = json_array_get(run->vals, i);
+        if (!have_one_validation(json_object_get(val, "options"), last)) { break; }
+        if (record_number(val, "loss") > run->best_val) { continue; }
+        run->best_val = record_number(val, "loss");
+        run->best_step = record_number(val, "step");
     }
 }
 
@@ -174,6 +180,7 @@ bool run_read(Run* run, const char* folder, Error* err) {
     run->samples = json_array();
     run->events = json_array();
     run->scores = json_array();
+    run->vals = json_array();
     run->evals = json_object();
     run->name = trimmed_path(folder);
     size_t size, n;
@@ -198,7 +205,7 @@ bool run_read(Run* run, const char* folder, Error* err) {
 void run_free(Run* run) {
     for (int i = 0; i < RUN_SERIES; i++) { free(run->series[i].at); }
     json_decref(run->config);
-    json_decref(run->val_options);
+    json_decref(run->vals);
     json_decref(run->end);
     json_decref(run->starts);
     json_decref(run->samples);

@@ -23,9 +23,8 @@ typedef struct {
     json_t* end;                          // the record of the last start's end; NULL if there is none
     json_t *starts, *samples, *events, *scores; // arrays of records; starts: of configs, scores: of evals
     json_t* evals;                              // test set, rules, questions -> the last record of these
-    json_t* val_options;                  // of the start that did the last validation; NULL if there is none
-    size_t first_val;                     // the first validation on the same data as the last one
-    double best_val, best_step;           // the lowest loss from first_val on, and its step; NaN if there is none
+    json_t* vals;                         // {step, loss, options of the start that validated}
+    double best_val, best_step;           // the lowest of the last vals on the same data; NaN if there is none
     double steps, floor;
 } Run;
 

@@ -31,6 +31,10 @@ static void count_steps(Position* p, long long step, long long tokens) {
     if (p->length.steps < step) {
         usage_error("--max_steps %lld: the run has done %lld steps: give at least as many", plan->max_steps, step);
     }
+    if (plan->max_steps >= 0 && tokens - p->length.tokens >= batch) { // in a batch ramp; its last step may go beyond
+        usage_error("--max_steps %lld: the run has done %lld tokens, %lld full steps: give at least as many",
+                    plan->max_steps, tokens, tokens / batch);
+    }
     if (p->length.steps > most) {
         usage_error("%lld steps are too many: give a larger --total_batch_size", p->length.steps);
     }

@@ -61,27 +61,6 @@ static void go_back(const Config* c, const SkipWindows* skip) {
     free(steps);
 }
 
-// Returns the checkpoint of another folder that the run in --out began from (run_write_options); NULL: none.
-static char* first_checkpoint(const char* out) {
-    json_t* options = run_read_options(out);
-    const char* path = json_string_value(json_object_get(options, "resume"));
-    char* copy = path && *path && strcmp(path, "auto") ? format("%s", path) : NULL;
-    json_decref(options);
-    return copy;
-}
-
-// Ends the program if --out has logs of a run that did not begin from the checkpoint at `path`, of another folder: this
-// run's records would be added to them.
-static void check_no_other_logs(const Config* c, const char* path) {
-    if (!*c->out || path_is_entry_of(path, c->out) || !folder_has(c->out, "metrics.jsonl")) { return; }
-    char* first = first_checkpoint(c->out);
-    if (!first || strcmp(first, path)) {
-        fatal("--resume %s: --out %s has the logs of another run: give another --out, or remove its metrics.jsonl and "
-              "log.txt", path, c->out);
-    }
-    free(first);
-}
-
 // Verifies a checkpoint that is given by its path, and returns its state.
 static json_t* open_given(const Config* c, const SkipWindows* skip, const char* path) {
     Error err;
@@ -100,8 +79,16 @@ static json_t* open_given(const Config* c, const SkipWindows* skip, const char* 
               "--resume auto", path, c->skip_windows);
     }
     check_no_newer_checkpoints(c, path, json_integer_value(json_object_get(state, "step")));
-    check_no_other_logs(c, path);
     return state;
+}
+
+// Returns the checkpoint of another folder that the run in --out began from (run_write_options); NULL: none.
+static char* first_checkpoint(const char* out) {
+    json_t* options = run_read_options(out);
+    const char* path = json_string_value(json_object_get(options, "resume"));
+    char* copy = path && *path && strcmp(path, "auto") ? format("%s", path) : NULL;
+    json_decref(options);
+    return copy;
 }
 
 // Returns the checkpoint to resume from, and its state; NULL for a fresh run.

@@ -203,8 +203,8 @@ TrainRun* train_open(Start start, Comm* comm) {
     begin_at(run, &state);
     // before the heading, which shows that the run has begun
     requests_take_stops(run->plan->max_hours, "stopping, and saving what is not saved yet");
+    open_log(run);
     saving_open(&run->saving, &run->start, &state, run->tokenizer, &run->log, comm->rank);
-    open_log(run); // after options.json, which says whose the logs are
     if (!train_is_complete(run)) { restore_warn_of_lr_jump(&run->start, &run->position, run->step); }
     return run;
 }

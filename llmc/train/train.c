@@ -113,7 +113,8 @@ static Hyper train_hyper(const TrainRun* run) {
     return h;
 }
 
-// Sets the rates of a step: --lr, those that are not --lr, and a momentum that changes. Biases and layernorms have --lr.
+// Sets the rates of a step: --lr, which biases and layernorms have, those that are not --lr, and a momentum that
+// changes.
 static void record_rates(const Rates* rates, const Hyper* h, StepRecord* r) {
     const double embedding = rates->lr[GROUP_EMBEDDING], matrix = rates->lr[GROUP_MATRIX], lr = rates->lr[GROUP_VECTOR];
     r->lr = (double)h->adamw.lr[GROUP_VECTOR];

@@ -101,7 +101,7 @@ runs_that_cannot_be_fitted_are_refused() {
     expect 1 'table, line 4: a floor of 0.51, but 0.503' "$train" forecast "$dir/table"
     expect 1 'was one given twice?' "$train" forecast "$dir/same1" "$dir/same1"
     sed -i 's/"step":0,/&"options":{"val_data":"other"},/' "$dir/same2/metrics.jsonl"
-    expect 1 'same2 has --val_data other --val_tokens' "$train" forecast "$dir/same1" "$dir/same2"
+    expect 1 'same2 has --val_data other, the first run' "$train" forecast "$dir/same1" "$dir/same2"
     sed -i 's/"options":{/&"val_tokens":1000,/' "$dir/same2/metrics.jsonl"
     cp -r "$dir/same2" "$dir/fewer"
     sed -i 's/"val_tokens":1000/"val_tokens":10/' "$dir/fewer/metrics.jsonl"

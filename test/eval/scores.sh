@@ -22,6 +22,9 @@ test_sets_are_scored_alone_and_while_training() {
     cp "$dir/out" "$dir/want"
     expect 0 'batch_size 64 fits' "$train" eval --out "$dir/run" --batch_size auto --threads 1
     cmp "$dir/out" "$dir/want" || note "another loss: $(cat "$dir/out")"
+    printf 'total_batch_size 512\nbatch_ramp 128:2048\nseq_ramp 8:1000\n' >"$dir/file" # which training reads too
+    must "$train" eval --out "$dir/run" --threads 1 --config "$dir/file" --batch_size 3
+    cmp "$dir/out" "$dir/want" || note "with options of training: $(cat "$dir/out")"
     expect 1 'eval_data nowhere: no such file' "$train" eval --out "$dir/run" --eval_data nowhere
     expect 1 'needs a --tokenizer' "$train" eval --out "$dir/run" --tokenizer none --eval_data "$sets"
     expect 2 'here it is called --eval_data' "$train" eval --hellaswag test/golden/eval/hellaswag.bin

@@ -226,7 +226,6 @@ TEST(runs_of_one_name_have_their_own_rows) {
     free(two);
 }
 
-// Of many events the first and the last are shown: these say how the run ended.
 // Scores by other rules, with other examples or of other questions are no rivals: each has a column of its own.
 TEST(scores_that_cannot_be_compared_have_their_own_columns) {
     Error err;
@@ -241,8 +240,8 @@ TEST(scores_that_cannot_be_compared_have_their_own_columns) {
     char* text = report_on(folders, 2, &err);
     EXPECT(text && well_formed(text));
     if (!text) { return; }
-    EXPECT_IN_ORDER(text, "<th>X, llm.c&#39;s rules, 10042 questions</th>", "<th>X, llm.c&#39;s rules, 100 questions</th>",
-                    "<th>X, lm-eval&#39;s rules, 10042 questions</th>",
+    EXPECT_IN_ORDER(text, "<th>X, llm.c&#39;s rules, 10042 questions</th>",
+                    "<th>X, llm.c&#39;s rules, 100 questions</th>", "<th>X, lm-eval&#39;s rules, 10042 questions</th>",
                     "<th>X, lm-eval&#39;s rules, 5 examples in front, 10042 questions</th>", "</i>one</th>",
                     "<td>25.00%</td>", "<td>50.00%</td>", "</i>two</th>", "<td>75.00%</td>", "<td>12.50%</td>");
     free(text);
@@ -254,6 +253,7 @@ TEST(scores_that_cannot_be_compared_have_their_own_columns) {
     free(shots);
 }
 
+// Of many events the first and the last are shown: these say how the run ended.
 TEST(many_events_end_with_the_last) {
     Error err;
     char *records, *folder, *text;
@@ -336,6 +336,12 @@ TEST(the_best_is_of_what_the_last_start_validated_on) {
     EXPECT(run_read(&run, folder, &err));
     EXPECT(run.series[RUN_VAL].count == 3 && run.best_val == 3.5 && run.best_step == 4);
     run_free(&run);
+    char* back = format("%s{\"kind\":\"config\",\"step\":3,\"options\":{\"val_data\":\"easy\",\"val_tokens\":64}}\n",
+                        metrics); // and the first validation is the last
+    EXPECT(run_read(&run, make_run("easier", back), &err));
+    EXPECT(run.series[RUN_VAL].count == 1 && run.best_val == 1.5 && run.best_step == 2);
+    run_free(&run);
+    free(back);
 }
 
 // A start goes on at step 2 of 4: what it does again is superseded, and counts as lost.

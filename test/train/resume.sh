@@ -188,26 +188,15 @@ a_jump_of_the_learning_rate_is_told_with_both_rates() {
     ! grep -q warning "$dir/err" || note "a small jump is told: $(cat "$dir/err")"
 }
 
-# Of another run, which wrote no checkpoints.
-logs_of_another_run_are_not_added_to() {
-    must "$train" $small $data $quiet --max_steps 4 --save_every 2 --keep 0 --out "$dir/base"
-    must "$train" $small $data $quiet --max_steps 4 --save_every 0 --seed 3 --out "$dir/run"
-    cp "$dir/run/metrics.jsonl" "$dir/before"
-    expect 1 "run has the logs of another run: give another --out" "$train" --resume "$dir/base/step_00000002" \
-        --max_steps 8 --out "$dir/run"
-    cmp "$dir/run/metrics.jsonl" "$dir/before" || note "the logs have changed"
-    rm "$dir/run/metrics.jsonl"
-    for i in 1 2; do # the same command again, before a checkpoint
-        must "$train" --resume "$dir/base/step_00000002" --max_steps 8 --save_every 8 --out "$dir/run"
-        rm -r "$dir/run/step_00000008"
-    done
-}
-
 a_run_cannot_have_fewer_steps_than_it_has_done() {
     must "$train" $small $data $quiet --max_steps 4 --out "$dir/run"
     expect 2 '--max_steps 3: the run has done 4 steps: give at least as many' "$train" --resume auto --max_steps 3 \
         --out "$dir/run"
     must "$train" --resume auto --max_steps 4 --out "$dir/run"
+    ramp="$small $data $quiet --total_batch_size 512 --batch_ramp 128:3000"
+    must "$train" $ramp --max_steps 6 --out "$dir/ramp"
+    expect 0 'finished at step' "$train" $ramp --resume auto --max_steps 6 --out "$dir/ramp"
+    expect 2 '--max_steps 1: the run has done ' "$train" --resume auto --max_steps 1 --out "$dir/ramp"
 }
 
 # A run that begins from another one's checkpoint is killed before it has its own.
