@@ -85,13 +85,18 @@ static bool have_one_validation(json_t* a, json_t* b) {
     return true;
 }
 
+// Appends a record, or replaces the last one if that is of the same step.
+static void add_of_step(json_t* records, json_t* record) {
+    const size_t count = json_array_size(records);
+    const double last = record_number(json_array_get(records, count - 1), "step"); // NaN if there is none
+    if (last == record_number(record, "step")) { json_array_remove(records, count - 1); }
+    json_array_append(records, record);
+}
+
 // Takes a validation, with the options of the start that did it.
-static void run_add_val(Run* run, double step, double loss) {
-    const size_t count = json_array_size(run->vals);
-    const bool is_again = count && record_number(json_array_get(run->vals, count - 1), "step") == step;
-    if (is_again) { json_array_remove(run->vals, count - 1); }
-    json_t* options = json_object_get(run->config, "options");
-    json_array_append_new(run->vals, json_pack("{s:f, s:f, s:O?}", "step", step, "loss", loss, "options", options));
+static void run_add_val(Run* run, double step, double loss, json_t* record) {
+    json_object_set(record, "options", json_object_get(run->config, "options"));
+    add_of_step(run->vals, record);
     series_add(&run->series[RUN_VAL], step, loss);
 }
 
@@ -103,7 +108,7 @@ static void run_add_record(Run* run, json_t* record) {
         run_add_train(run, step, record);
         event = !isfinite(loss);
     } else if (has_kind(record, "val")) {
-        if (isfinite(loss)) { run_add_val(run, step, loss); }
+        if (isfinite(loss)) { run_add_val(run, step, loss, record); }
     } else if (has_kind(record, "config")) {
         run->floor = record_number(record, "floor");
         run_go_back(run, step, record);
@@ -112,10 +117,7 @@ static void run_add_record(Run* run, json_t* record) {
         replace_json(&run->end, NULL);
         json_array_append(run->starts, record);
     } else if (has_kind(record, "sample")) {
-        const size_t count = json_array_size(run->samples);
-        const bool is_again = count && record_number(json_array_get(run->samples, count - 1), "step") == step;
-        if (is_again) { json_array_remove(run->samples, count - 1); }
-        json_array_append(run->samples, record);
+        add_of_step(run->samples, record);
     } else if (has_kind(record, "eval")) {
         json_array_append(run->scores, record);
     } else if (has_kind(record, "end")) {

@@ -23,7 +23,7 @@ typedef struct {
     json_t* end;                          // the record of the last start's end; NULL if there is none
     json_t *starts, *samples, *events, *scores; // arrays of records; starts: of configs, scores: of evals
     json_t* evals;                              // test set, rules, questions -> the last record of these
-    json_t* vals;                         // {step, loss, options of the start that validated}
+    json_t* vals;                         // their records, with the options of the start that validated
     double best_val, best_step;           // the lowest of the last vals on the same data; NaN if there is none
     double steps, floor;
 } Run;

@@ -94,7 +94,7 @@ typedef struct {
 } KVCache;
 
 // Sums of a step, in device memory: of the losses, of three votes of the ranks (ranks.c), of the gradient's squares
-// (optimizer.c). Those before SUM_NORM are added up over the ranks, SUM_NORM with ZeRO alone.
+// (optimizer.c). Those before SUM_NORM are all-reduced, SUM_NORM with ZeRO alone.
 enum { SUM_LOSS, SUM_STOP, SUM_SAVE, SUM_SLOW, SUM_NORM, NUM_SUMS };
 
 enum { NO_DOCUMENTS = -1 }; // a GPT2.eot that no token is

@@ -17,7 +17,7 @@ typedef struct {
     int rows, T;
 } MicroBatch;
 
-// What a run has at its end.
+// Counts a run at its end.
 typedef struct {
     long long steps, tokens;
 } RunLength;
