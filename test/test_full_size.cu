@@ -2,6 +2,7 @@
 // and 141 GB, without that memory (test/emulator/include/emu/audit.h). An operation must touch its tensors from the
 // first byte to the last and nothing beyond them; grids must be within CUDA's limits. `make emu EMU=check` builds it:
 // build/emu-check/test_full_size.
+#include <climits>
 #include <cuda_runtime.h>
 extern "C" {
 #include "../llmc/check/op_cases.h"

@@ -290,7 +290,9 @@ int export_command(const Config* asked) {
         usage_error("export gguf needs the model's tokenizer, which %s does not have: give --tokenizer FILE",
                     asked->init);
     }
-    if (!tokenizer && !as->write) { notice("%s has no tokenizer: none is written", asked->init); }
+    if (!tokenizer && !as->write && config_source(asked, "tokenizer") < FROM_FILE) {
+        notice("%s has no tokenizer: none is written", asked->init);
+    }
     const size_t largest = tensors_largest(&models->table);
     Export e = {.model = models, .count = count, .sum = alloc_or_die(largest, sizeof(double), "a mean"),
                 .type = weight_type_find(type_name(asked)),

@@ -179,7 +179,9 @@ bool safetensors_open_folder(SafeTensors* s, const char* folder, Error* err) {
     } else if (path_exists(index)) {
         ok = safetensors_add_indexed(s, folder, index, err);
     } else {
-        ok = fail(err, "%s: there is neither model.safetensors nor model.safetensors.index.json", folder);
+        ok = fail(err, "%s: there is neither model.safetensors nor model.safetensors.index.json%s", folder,
+                  folder_has(folder, "pytorch_model.bin")
+                      ? ", only pytorch_model.bin: load and save_pretrained() it with transformers" : "");
     }
     free(whole);
     free(index);

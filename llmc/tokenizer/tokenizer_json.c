@@ -3,6 +3,8 @@
 #include "../base/json.h"
 #include "byte_level.h"
 
+#define CONFIG_FILE "tokenizer_config.json"
+
 typedef struct {
     const char* path; // of the vocabulary, for messages
     int count;
@@ -135,8 +137,11 @@ static bool vocab_bytes(Vocab* v, Error* err) {
     return true;
 }
 
-// Returns the end of text: the special token <|endoftext|>, or else the only one; -1 on failure.
-static int vocab_end_of_text(const Vocab* v, Error* err) {
+// Returns the end of text: the special token named `eos` (NULL: none is), or <|endoftext|>, or else the only one; -1 on
+// failure.
+static int vocab_end_of_text(const Vocab* v, const char* eos, Error* err) {
+    const json_t* value = eos ? json_object_get(v->ids, eos) : NULL;
+    if (value && v->tokens[json_integer_value(value)].is_special) { return (int)json_integer_value(value); }
     int found = -1, specials = 0;
     for (int id = 0; id < v->count; id++) {
         if (!v->tokens[id].is_special) { continue; }
@@ -145,14 +150,15 @@ static int vocab_end_of_text(const Vocab* v, Error* err) {
         specials++;
     }
     if (specials == 1) { return found; }
-    fail(err, "%s: which token ends a text? %d tokens are special, none of them is " EOT_NAME, v->path, specials);
+    fail(err, "%s: which token ends a text? %d tokens are special, none of them is " EOT_NAME "; name it as eos_token "
+              "in " CONFIG_FILE " beside it", v->path, specials);
     return -1;
 }
 
-// Makes the tokenizer, when all merges were added.
-static bool vocab_finish(Vocab* v, Tokenizer* t, Error* err) {
+// Makes the tokenizer, when all merges were added. eos: of vocab_end_of_text().
+static bool vocab_finish(Vocab* v, Tokenizer* t, const char* eos, Error* err) {
     if (!vocab_bytes(v, err)) { return false; }
-    const int eot = vocab_end_of_text(v, err);
+    const int eot = vocab_end_of_text(v, eos, err);
     if (eot < 0 || !tokenizer_from_tokens(t, v->tokens, v->count, eot, v->path, err)) { return false; }
     for (int id = 0; id < v->count; id++) {
         int half[2];
@@ -164,6 +170,32 @@ static bool vocab_finish(Vocab* v, Tokenizer* t, Error* err) {
         return false;
     }
     return true;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// tokenizer_config.json
+
+// Reads the settings beside a tokenizer's file, an empty object if there are none; NULL and an Error if they ask for
+// what this program does not do. model_max_length may be 10^30, which only a real number holds.
+static json_t* read_settings(const char* path, Error* err) {
+    char *folder = path_folder(path), *config = format("%s/" CONFIG_FILE, folder);
+    json_t* settings = path_exists(config) ? json_read(config, TOKENIZER_MAX_FILE, JSON_DECODE_INT_AS_REAL, err)
+                                           : json_object();
+    if (json_is_true(json_object_get(settings, "add_prefix_space"))) {
+        fail(err, "%s: its add_prefix_space is not supported", config);
+        json_decref(settings);
+        settings = NULL;
+    }
+    free(config);
+    free(folder);
+    return settings;
+}
+
+// Returns the name of the token that ends a text, a string or an object with its content; NULL if the settings have
+// none.
+static const char* settings_eos(const json_t* settings) {
+    const json_t *eos = json_object_get(settings, "eos_token"), *content = json_object_get(eos, "content");
+    return json_string_value(content ? content : eos);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -262,12 +294,14 @@ static bool add_merges(Vocab* v, const json_t* merges, Error* err) {
 
 bool tokenizer_read_json(Tokenizer* t, const char* path, Error* err) {
     Vocab v = {.count = 0};
-    json_t* root = json_read_object(path, TOKENIZER_MAX_FILE, err);
+    json_t *root = json_read_object(path, TOKENIZER_MAX_FILE, err), *settings = root ? read_settings(path, err) : NULL;
     const json_t* model = json_object_get(root, "model");
-    const bool ok = root && check_kind(root, path, err) &&
+    const bool ok = settings && check_kind(root, path, err) &&
                     vocab_open(&v, path, json_object_get(model, "vocab"), json_object_get(root, "added_tokens"), err) &&
-                    add_merges(&v, json_object_get(model, "merges"), err) && vocab_finish(&v, t, err);
+                    add_merges(&v, json_object_get(model, "merges"), err) &&
+                    vocab_finish(&v, t, settings_eos(settings), err);
     vocab_free(&v);
+    json_decref(settings);
     json_decref(root);
     return ok;
 }
@@ -293,12 +327,33 @@ static bool add_merge_lines(Vocab* v, const char* path, Error* err) {
     return ok;
 }
 
+// Returns true if added_tokens.json beside a vocabulary, {"name": id, ...}, has no other tokens. Which of them are
+// special is said elsewhere, or not at all.
+static bool check_added(const char* vocab_path, const json_t* ids, Error* err) {
+    char *folder = path_folder(vocab_path), *path = format("%s/added_tokens.json", folder);
+    json_t* added = path_exists(path) ? json_read_object(path, TOKENIZER_MAX_FILE, err) : json_object();
+    bool ok = added != NULL;
+    const char* name;
+    json_t* id;
+    json_object_foreach(added, name, id) {
+        if (!ok || json_equal(json_object_get(ids, name), id)) { continue; }
+        ok = fail(err, "%s: token \"%.60s\" is not in vocab.json: not supported, save the tokenizer as tokenizer.json "
+                       "(AutoTokenizer.from_pretrained(FOLDER).save_pretrained(OTHER))", path, name);
+    }
+    json_decref(added);
+    free(path);
+    free(folder);
+    return ok;
+}
+
 bool tokenizer_read_vocab(Tokenizer* t, const char* vocab_path, const char* merges_path, Error* err) {
     Vocab v = {.count = 0};
-    json_t* ids = json_read_object(vocab_path, TOKENIZER_MAX_FILE, err);
-    const bool ok = ids && vocab_open(&v, vocab_path, ids, NULL, err) && add_merge_lines(&v, merges_path, err) &&
-                    vocab_finish(&v, t, err);
+    json_t *ids = json_read_object(vocab_path, TOKENIZER_MAX_FILE, err),
+           *settings = ids ? read_settings(vocab_path, err) : NULL;
+    const bool ok = settings && check_added(vocab_path, ids, err) && vocab_open(&v, vocab_path, ids, NULL, err) &&
+                    add_merge_lines(&v, merges_path, err) && vocab_finish(&v, t, settings_eos(settings), err);
     vocab_free(&v);
+    json_decref(settings);
     json_decref(ids);
     return ok;
 }

@@ -8,7 +8,7 @@
 //
 // vocab.json is the vocabulary alone, merges.txt the merges, a line each. Tokens of text are written as in
 // byte_level.h. A token of several bytes that no merge makes is special: text never gives it. The end of text is the
-// special token <|endoftext|>, or else the only one.
+// special token that tokenizer_config.json beside the file names as eos_token, or <|endoftext|>, or else the only one.
 //
 // Nothing is trusted: ids are 0 to V-1 without gaps, a merge names tokens, ids rise in the order of the merges, and
 // each token is what its bytes merge into (tokenizer.h). So the list of tokens is all there is to keep. Not applied:

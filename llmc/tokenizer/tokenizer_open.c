@@ -28,6 +28,9 @@ Tokenizer tokenizer_open(const char* option) {
     if (strcmp(option, "bytes") == 0) { return tokenizer_bytes(); }
     Tokenizer t;
     Error err;
-    if (!tokenizer_read(&t, option, &err)) { fatal("--tokenizer is gpt2, bytes, a file or a folder: %s", err.text); }
+    if (!tokenizer_read(&t, option, &err)) {
+        if (path_exists(option)) { fatal("%s: give another --tokenizer", err.text); }
+        fatal("--tokenizer is gpt2, bytes, a file or a folder: %s", err.text);
+    }
     return t;
 }

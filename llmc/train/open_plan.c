@@ -2,6 +2,7 @@
 #include "../base/json.h"
 #include "../data/dataloader.h"
 #include "../data/provenance.h"
+#include "../tokenizer/tokenizer_json.h"
 #include "../tokenizer/tokenizer_open.h"
 #include "weights.h"
 
@@ -45,16 +46,28 @@ TestSet* open_test_sets(const PhasePlan* p, const Tokenizer* t, int* count) {
     return test_sets_open(p->eval_data, &options, count);
 }
 
+// Finds the hash of the tokenizer in a folder of weights, which may be NULL or have none.
+static bool folder_tokenizer_hash(const char* folder, uint64_t* hash) {
+    Tokenizer t;
+    Error ignored; // a model's own tokenizer may be of another kind
+    if (!folder || !folder_has_tokenizer(folder) || !tokenizer_read(&t, folder, &ignored)) { return false; }
+    *hash = tokenizer_hash(&t);
+    tokenizer_free(&t);
+    return true;
+}
+
 void check_tokenizer(const char* option, const Tokenizer* t, const char* folder, bool may_differ) {
     uint64_t hash;
     if (!t && may_differ) { return; }
     json_t* state = folder_state(folder);
-    const bool is_known = json_get_hex(state, "tokenizer_hash", &hash) && (hash || !may_differ); // 0: it had none
+    const bool is_run = json_get_hex(state, "tokenizer_hash", &hash);
+    const bool is_known = is_run ? hash || !may_differ // 0: it had none
+                                 : may_differ && folder_tokenizer_hash(folder, &hash);
     const bool is_same = !is_known || hash == (t ? tokenizer_hash(t) : 0);
     json_decref(state);
     if (is_same) { return; }
-    char* text = format("--tokenizer %s: not the tokenizer that the run in %s has been trained with: its tokens differ",
-                        option, folder);
+    char* text = format("--tokenizer %s: not the tokenizer that the %s in %s has been trained with: its tokens differ",
+                        option, is_run ? "run" : "model", folder);
     if (!may_differ) { fatal("%s", text); }
     notice("warning: %s", text);
     free(text);

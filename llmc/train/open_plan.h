@@ -23,8 +23,9 @@ int documents_eot(const DataPlan* data, const Tokenizer* t);
 // if the option is empty.
 TestSet* open_test_sets(const PhasePlan* p, const Tokenizer* t, int* count);
 
-// Ends the program if the weights in `folder` (NULL: none) are a checkpoint of a run with another tokenizer, or warns
-// if they may differ, as --tokenizer was given; `t` NULL: none is used. option: --tokenizer's value, for messages.
+// Ends the program if the weights in `folder` (NULL: none) are a checkpoint of a run with another tokenizer. Only warns
+// if they may differ, as --tokenizer was given, and then also of a model whose folder has another tokenizer. `t` NULL:
+// none is used. option: --tokenizer's value, for messages.
 void check_tokenizer(const char* option, const Tokenizer* t, const char* folder, bool may_differ);
 
 // Ends the program if data were made with another tokenizer than `t` (provenance.h), unless that is NULL. `option`: of

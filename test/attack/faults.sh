@@ -283,6 +283,10 @@ changed_data_and_tokenizers_are_noticed() {
         expect 0 'not the tokenizer that the run' "$train" $command --init "$dir/run/step_00000002"
         grep -q '^warning: --tokenizer' "$dir/err" || note "not a warning: $(cat "$dir/err")"
     done
+    must "$train" generate --init "$dir/hf" --sample_tokens 1
+    ! grep -q warning "$dir/err" || note "the model's own tokenizer: $(cat "$dir/err")"
+    expect 0 'warning: --tokenizer gpt2: not the tokenizer that the model in' "$train" generate --init "$dir/hf" \
+        --tokenizer gpt2 --sample_tokens 1
     must "$train" $small $data --tokenizer none --max_steps 1 --val_every 0 --out "$dir/none"
     must "$train" generate --out "$dir/none" --prompt a --sample_tokens 1 --tokenizer bytes # of its data, perhaps
     ! grep -q warning "$dir/err" || note "a run without a tokenizer: $(cat "$dir/err")"

@@ -126,8 +126,45 @@ TEST(characters_of_a_special_token_are_escaped) {
     remove_all();
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// files of Hugging Face's libraries
+
+// Sets the value at a path like "model/merges/0"; NULL removes it.
+static void edit(json_t* root, const char* path, const char* value) {
+    char *copy = format("%s", path), *rest, *key = strtok_r(copy, "/", &rest);
+    json_t* at = root;
+    for (char* next; (next = strtok_r(NULL, "/", &rest)); key = next) {
+        at = json_is_array(at) ? json_array_get(at, strtoul(key, NULL, 10)) : json_object_get(at, key);
+    }
+    json_t* v = value ? json_loads(value, JSON_DECODE_ANY, NULL) : NULL;
+    if (value && !v) { fatal("test: %s", value); }
+    if (json_is_array(at) && v) { json_array_set_new(at, strtoul(key, NULL, 10), v); }
+    else if (json_is_array(at)) { json_array_remove(at, strtoul(key, NULL, 10)); }
+    else if (v) { json_object_set_new(at, key, v); }
+    else { json_object_del(at, key); }
+    free(copy);
+}
+
+// Writes test/golden/bpe/specials.json to the test's folder with one value changed; returns the file's path.
+static char* write_edited(const char* path, const char* value) {
+    Error err;
+    char* file = test_path("edited.json");
+    json_t* root = json_read("test/golden/bpe/specials.json", SIZE_MAX, 0, &err);
+    edit(root, path, value);
+    if (json_dump_file(root, file, 0) != 0) { fatal("%s", file); }
+    json_decref(root);
+    return file;
+}
+
+// The other way to say how GPT-2 cuts text, as the library saves it: Split, then ByteLevel.
+static const char SPLIT[] =
+    "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": "
+    "\"'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| ?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+\"}, "
+    "\"behavior\": \"Isolated\", \"invert\": false}, {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+    "\"trim_offsets\": true, \"use_regex\": false}]}";
+
 TEST(files_of_hugging_face_give_its_ids) {
-    static const char* const files[] = {"test/golden/bpe/specials.json", "test/golden/bpe/split.json"};
+    const char* const files[] = {"test/golden/bpe/specials.json", write_edited("pre_tokenizer", SPLIT)};
     Error err;
     json_t* golden = json_read("test/golden/bpe/ids.json", SIZE_MAX, 0, &err);
     const json_t* ids = json_object_get(golden, "ids");
@@ -159,22 +196,6 @@ static void expect_refused(const char* path, const char* words) {
     Error err = {.text = ""};
     if (tokenizer_read(&t, path, &err)) { tokenizer_free(&t); TEST_FAIL("accepted: expected \"%s\"", words); return; }
     if (!strstr(err.text, path) || !strstr(err.text, words)) { TEST_FAIL("expected \"%s\" in: %s", words, err.text); }
-}
-
-// Sets the value at a path like "model/merges/0"; NULL removes it.
-static void edit(json_t* root, const char* path, const char* value) {
-    char *copy = format("%s", path), *rest, *key = strtok_r(copy, "/", &rest);
-    json_t* at = root;
-    for (char* next; (next = strtok_r(NULL, "/", &rest)); key = next) {
-        at = json_is_array(at) ? json_array_get(at, strtoul(key, NULL, 10)) : json_object_get(at, key);
-    }
-    json_t* v = value ? json_loads(value, JSON_DECODE_ANY, NULL) : NULL;
-    if (value && !v) { fatal("test: %s", value); }
-    if (json_is_array(at) && v) { json_array_set_new(at, strtoul(key, NULL, 10), v); }
-    else if (json_is_array(at)) { json_array_remove(at, strtoul(key, NULL, 10)); }
-    else if (v) { json_object_set_new(at, key, v); }
-    else { json_object_del(at, key); }
-    free(copy);
 }
 
 static const struct {
@@ -227,10 +248,7 @@ static const struct {
 TEST(other_kinds_and_damage_are_refused_by_entry) {
     Error err;
     for (size_t i = 0; i < sizeof EDITS / sizeof *EDITS; i++) {
-        char* path = test_path("edited.json");
-        json_t* root = json_read("test/golden/bpe/specials.json", SIZE_MAX, 0, &err);
-        edit(root, EDITS[i].path, EDITS[i].value);
-        if (json_dump_file(root, path, 0) != 0) { fatal("%s", path); }
+        char* path = write_edited(EDITS[i].path, EDITS[i].value);
         test_case = format("%s = %s", EDITS[i].path, EDITS[i].value ? EDITS[i].value : "nothing");
         Tokenizer t;
         if (*EDITS[i].words) { expect_refused(path, EDITS[i].words); }
@@ -238,35 +256,77 @@ TEST(other_kinds_and_damage_are_refused_by_entry) {
         else { EXPECT(t.eot == 1); tokenizer_free(&t); }
         free((char*)test_case);
         test_case = NULL;
-        json_decref(root);
     }
-    expect_refused("test/golden/bpe/unigram.json", "its model is not");
-    expect_refused("test/golden/bpe/wordpiece.json", "its model is not");
-    expect_refused("test/golden/bpe/lower.json", "normalizer");
     expect_refused("test/golden/bpe/cases.json", "no \"model\"");
 }
 
-#define SPLIT "pre_tokenizer/pretokenizers/"
 #define THREE "[{\"type\": \"Digits\"}, {\"type\": \"Digits\"}, {\"type\": \"ByteLevel\"}]"
 
-// The other way to say how GPT-2 cuts text: Split, then ByteLevel.
 TEST(other_splits_are_refused) {
     static const char* const edits[][2] = {
-        {SPLIT "0/type", "\"Digits\""}, {SPLIT "0/behavior", "\"Removed\""}, {SPLIT "0/invert", "true"},
-        {SPLIT "0/pattern", "\" \""}, {SPLIT "0/pattern/Regex", "\"'s|'t\""}, {SPLIT "1/use_regex", "true"},
-        {SPLIT "1/type", "\"Metaspace\""}, {"pre_tokenizer/pretokenizers", "[]"},
-        {"pre_tokenizer/pretokenizers", THREE}};
-    Error err;
+        {"pretokenizers/0/type", "\"Digits\""}, {"pretokenizers/0/behavior", "\"Removed\""},
+        {"pretokenizers/0/invert", "true"}, {"pretokenizers/0/pattern", "\" \""},
+        {"pretokenizers/0/pattern/Regex", "\"'s|'t\""}, {"pretokenizers/1/use_regex", "true"},
+        {"pretokenizers/1/type", "\"Metaspace\""}, {"pretokenizers", "[]"}, {"pretokenizers", THREE}};
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
-        char* path = test_path("edited.json");
-        json_t* root = json_read("test/golden/bpe/split.json", SIZE_MAX, 0, &err);
-        edit(root, edits[i][0], edits[i][1]);
-        if (json_dump_file(root, path, 0) != 0) { fatal("%s", path); }
+        json_t* split = json_loads(SPLIT, 0, NULL);
+        edit(split, edits[i][0], edits[i][1]);
+        char* text = json_dumps(split, 0);
         test_case = edits[i][1];
-        expect_refused(path, "its pre_tokenizer is not supported");
+        expect_refused(write_edited("pre_tokenizer", text), "its pre_tokenizer is not supported");
         test_case = NULL;
-        json_decref(root);
+        free(text);
+        json_decref(split);
     }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// tokenizer_config.json and added_tokens.json
+
+static void write_beside(const char* file, const char* text) { test_write(test_path(file), text, strlen(text)); }
+
+TEST(the_end_of_text_is_the_one_that_tokenizer_config_names) {
+    static const struct {
+        const char* config;
+        int eot;
+    } given[] = {{"{\"eos_token\": \"<pad>\", \"model_max_length\": 1000000000000000019884624838656}", 0},
+                 {"{\"eos_token\": {\"__type\": \"AddedToken\", \"content\": \"<|\xc3\xa9 user|>\"}}", 2},
+                 {"{\"eos_token\": null}", 1},
+                 {"{\"eos_token\": \"<|not there|>\"}", 1},
+                 {"{\"eos_token\": \"low\"}", 1}, // a token of text
+                 {"{}", 1}};
+    EXPECT(rename(write_edited("version", "\"1.0\""), test_path("tokenizer.json")) == 0);
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        Tokenizer t;
+        Error err;
+        write_beside("tokenizer_config.json", given[i].config);
+        if (!tokenizer_read(&t, test_folder, &err)) { TEST_FAIL("%s", err.text); continue; }
+        if (t.eot != given[i].eot) { TEST_FAIL("%s: %d, not %d", given[i].config, t.eot, given[i].eot); }
+        tokenizer_free(&t);
+    }
+    write_beside("tokenizer_config.json", "{\"eos_token\": ");
+    expect_refused(test_folder, "tokenizer_config.json:1: ");
+    write_beside("tokenizer_config.json", "{\"add_prefix_space\": true}");
+    expect_refused(test_folder, "tokenizer_config.json: its add_prefix_space is not supported");
+    remove_all();
+}
+
+TEST(added_tokens_beside_a_vocabulary_are_not_left_out) {
+    Tokenizer bytes = tokenizer_bytes(), t;
+    Error err;
+    write_files(&bytes, 0, "2");
+    write_beside("added_tokens.json", "{\"<|endoftext|>\": 256}"); // vocab.json has it too
+    EXPECT(tokenizer_read(&t, test_folder, &err) && t.vocab_size == 257);
+    tokenizer_free(&t);
+    write_beside("added_tokens.json", "{\"<|endoftext|>\": 256, \"[PAD]\": 257}");
+    expect_refused(test_folder, "added_tokens.json: token \"[PAD]\" is not in vocab.json");
+    write_beside("added_tokens.json", "{\"<|endoftext|>\": 7}");
+    expect_refused(test_folder, "added_tokens.json: token \"<|endoftext|>\" is not in vocab.json");
+    write_beside("added_tokens.json", "[");
+    expect_refused(test_folder, "added_tokens.json:1: ");
+    remove(test_path("added_tokens.json"));
+    remove_all();
+    tokenizer_free(&bytes);
 }
 
 TEST(special_tokens_have_1_to_255_bytes) {
