@@ -3,6 +3,7 @@
 # anything; 0 if all is well, or if nvidia-smi does not tell.
 # usage: sh scripts/gpu_health.sh
 #
+#   a GPU that is lost, or a driver that fails                 a reboot may bring it back
 #   uncorrected memory errors since the driver was loaded      the program that ran then has wrong numbers, or died
 #   memory rows (A100 and later) or pages to be replaced       a reset of the GPU or a reboot replaces them
 #   rows that could not be replaced                            the GPU should go back to its maker
@@ -11,14 +12,22 @@
 set -u
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 found=0
-# ask FIELD 'what it means': a field that this driver does not know counts as fine
+# ask FIELD 'what it means': a field that this driver does not know (2), may not tell or does not have (3, 4, 6, 13)
+# counts as fine, and so does a machine without nvidia-smi (127)
 ask() {
-    answers=$(timeout -k 1 30 nvidia-smi --query-gpu="index,name,$1" --format=csv,noheader,nounits 2>/dev/null)
-    case $? in
+    answers=$(timeout -k 1 30 nvidia-smi --query-gpu="index,name,$1" --format=csv,noheader,nounits 2>&1)
+    code=$?
+    case $code in
     0) ;;
     124 | 137) echo "nvidia-smi does not answer within 30 s: reboot" >&2; exit 1 ;;
-    *) return 0 ;;
+    2 | 3 | 4 | 6 | 13 | 127) return 0 ;;
+    *) echo "nvidia-smi fails (exit code $code): $(echo "$answers" | head -n 1)" >&2; exit 1 ;;
     esac
+    lost=$(printf '%s\n' "$answers" | awk -F ', *' '$NF ~ /Error|ERR|[Ll]ost/ { print $1 }')
+    if [ -n "$lost" ]; then
+        echo "GPU $(echo "$lost" | paste -sd ' '): nvidia-smi cannot read $1: reboot" >&2
+        exit 1
+    fi
     bad=$(printf '%s\n' "$answers" | awk -F ', *' '$NF == "Yes" || $NF == "Active" || $NF + 0 > 0 { print $1 }')
     [ -n "$bad" ] || return 0
     echo "GPU $(echo "$bad" | paste -sd ' '): $2 ($1)" >&2

@@ -30,8 +30,11 @@ given() {
     return 1
 }
 
-# Succeeds if a launcher has started this as one of several processes (llmc/comm/launch.h).
-launched() { [ -n "${WORLD_SIZE:-}${OMPI_COMM_WORLD_SIZE:-}${PMI_SIZE:-}${SLURM_STEP_NUM_TASKS:-}" ]; }
+# Succeeds if a launcher has started this as one of several processes (llmc/comm/launch.h). In a shell that srun opened
+# for one task, it is none of several.
+launched() {
+    [ -n "${WORLD_SIZE:-}${OMPI_COMM_WORLD_SIZE:-}${PMI_SIZE:-}" ] || [ "${SLURM_STEP_NUM_TASKS:-1}" != 1 ]
+}
 
 check_program() { # PROGRAM
     command -v "$1" >/dev/null || die "$1 does not exist: build it with: make (on a machine that has nvcc)"
@@ -51,13 +54,17 @@ check_gpus() {
     here=$(timeout -k 1 60 nvidia-smi -L 2>/dev/null | grep -c '^GPU ') || true
     [ "$here" -gt 0 ] || die "no NVIDIA GPU here: nvidia-smi -L lists none; is the driver loaded?"
     sh scripts/gpu_health.sh || echo "note: look at these GPUs before a long run (scripts/gpu_health.sh)" >&2
-    [ "$here" -ge "$GPUS" ] || die "GPUS=$GPUS, but this machine has $here: put GPUS=$here before the same command"
+    [ "$here" -ge "$GPUS" ] && return
+    divides=1 # the steps of all these runs, powers of two
+    while [ $((2 * divides)) -le "$here" ]; do divides=$((2 * divides)); done
+    die "GPUS=$GPUS, but this machine has $here: put GPUS=$divides before the same command"
 }
 
 # published_run DATA SHARDS OPTION...: checks that program, data and GPUs exist, and execs the trainer
 published_run() {
     DATA=${DATA:-$1} GPUS=${GPUS:-8} shards=$2 program=${TRAINER:-./train_gpt2cu}
     shift 2
+    case $GPUS in '' | *[!0-9]* | 0*) die "GPUS=$GPUS is not a number of GPUs" ;; esac
     data=data/$(echo "$DATA" | tr -d -)
     if ! launched; then
         check_program "$program"

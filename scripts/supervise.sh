@@ -9,12 +9,14 @@
 #   - a start again cannot help: a wrong option (2), a loss that is not finite (4), a command that cannot be run (126,
 #     127), an error (1) before the run's first step
 #   - RESTARTS starts in a row got no further than the same checkpoint: the last one's exit code
+#   - another run writes to the folder when this begins: 1
 # With --on_spike stop a run that ends with 4 names the data to leave out: it is started again without them, from before
 # them, REWINDS times at most.
 # The pause before a start doubles with each failure at the same checkpoint, from PAUSE seconds up to ten minutes: a
 # machine or file system may need time to come back. SIGINT, SIGQUIT, SIGTERM and SIGHUP are passed on, the first two as
 # SIGTERM, and end it too.
 set -u
+. "$(dirname "$0")/wait_for.sh"
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 RESTARTS=${RESTARTS:-3} PAUSE=${PAUSE:-30} REWINDS=${REWINDS:-20}
 usage() { echo "error: $1; usage: $(sed -n '3s/^# usage: //p' "$0")" >&2; exit 2; }
@@ -59,6 +61,15 @@ bad_windows() {
     tail -n 1 "$out/log.txt" | sed -n 's/^ended after step .*: --resume auto --skip_windows \([0-9,-]*\)$/\1/p'
 }
 
+# The run locks this file for as long as it lives (llmc/train/start.c). Later it may be this script's own run that has
+# not ended yet.
+locked=0
+[ ! -e "$out/.lock" ] || flock -n -E 75 "$out/.lock" true 2>/dev/null || locked=$?
+if [ $locked = 75 ]; then
+    echo "error: another run is writing to $out: stop it first, or give another --out" >&2
+    exit 1
+fi
+
 trap '' PIPE # a message that nobody reads (`| tee log` after a Ctrl-C) must not end it
 child='' stopped='' unsent=
 # stop SIGNAL: passes it on. A program that a shell starts with & ignores SIGINT and SIGQUIT until it says otherwise.
@@ -71,20 +82,16 @@ for signal in INT QUIT TERM HUP; do
     # shellcheck disable=SC2064 # the signal is known now
     trap "stop $signal" $signal
 done
-# Waits for a child, which gets a signal that came just before it was known. A signal ends `wait`, but not the child.
-wait_for() { # PID
-    child=$1
-    [ -z "$unsent" ] || kill -s "$unsent" "$child" 2>/dev/null
-    while wait "$child"; status=$?; kill -0 "$child" 2>/dev/null; do :; done
-    child=
-}
-
 failures=0 rewinds=0 skip='' before=$(newest)
 while :; do
+    # In a session of its own it gets no Ctrl-C from the terminal beside the SIGTERM from here: mpirun takes a second
+    # signal as an order to kill.
     # shellcheck disable=SC2086 # several words, or none
-    "$@" $again ${skip:+--skip_windows $skip} &
-    wait_for $!
-    code=$status step=$(newest)
+    setsid "$@" $again ${skip:+--skip_windows $skip} &
+    child=$!
+    [ -z "$unsent" ] || kill -s "$unsent" "$child" 2>/dev/null # it came just before
+    wait_for "$child"
+    child='' code=$status step=$(newest)
     [ -z "$stopped" ] || { say "stopped by SIG$stopped at step $step; exit code $code"; exit "$code"; }
     case $code in
     0) say "ended at step $step, exit code 0"; exit 0 ;;

@@ -339,6 +339,6 @@ part_gpus() {
     same_digits gpus gpus_again
 }
 
-[ -f ${corpus}_val.json ] || step corpus 60 ./prepare --stories 4000000 --out $corpus
+[ -f ${corpus}_val.json ] || step corpus 60 ./prepare --stories 4000000 ${GPU_SMALL:+--tokenizer bytes} --out $corpus
 part_$part
 finish "all steps were tried"

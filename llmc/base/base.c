@@ -37,16 +37,15 @@ void wait_for_rank0_message(void) {
 static const char* line_begin(void) { return isatty(STDERR_FILENO) ? "\r\033[J" : ""; }
 
 static void ATTR_NORETURN ATTR_PRINTF(2, 0) vdie(int code, const char* fmt, va_list args) {
-    char message[2048];
+    char message[2048], rank[32] = "";
     void (*tell)(void*, const char*) = fatal_listener.tell;
     fatal_listener.tell = NULL;
     vsnprintf(message, sizeof message, fmt, args);
     make_printable(message);
     wait_for_rank0_message();
     fflush(stdout);
-    fputs(line_begin(), stderr);
-    if (process_rank > 0) { fprintf(stderr, "rank %d: ", process_rank); }
-    fprintf(stderr, "error: %s\n", message);
+    if (process_rank > 0) { snprintf(rank, sizeof rank, "rank %d: ", process_rank); }
+    fprintf(stderr, "%s%serror: %s\n", line_begin(), rank, message); // at once: other ranks write there too
     if (tell) { tell(fatal_listener.context, message); }
     exit(code);
 }

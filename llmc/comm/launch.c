@@ -254,7 +254,7 @@ static void local_pass_on(LocalRanks* l, int signal_number) {
 }
 
 int launch_local(int ranks, char** argv, double grace_seconds) {
-    static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP, SIGCHLD};
+    static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCHLD};
     LocalRanks l = {
         .ranks = ranks, .pids = alloc_or_die((size_t)ranks, sizeof(pid_t), "ranks"), .grace = grace_seconds};
     sigset_t signals, before;

@@ -234,6 +234,7 @@ void logger_step(Logger* l, const StepRecord* r) {
     if (l->steps == 0) {
         l->tok_s = speed;
         l->after_first = seconds_now();
+        l->first_tokens = r->tokens;
     } else {
         l->total_ms += r->ms;
         l->ema = 0.95 * l->ema + 0.05 * speed;

@@ -19,6 +19,7 @@ typedef struct {
     const char* precision; // named in the step line: fp32, tf32, bf16, fp16, fp8
     int rank;              // ranks other than 0 write nothing: every call returns at once
     int max_steps;         // updates that the run will have made at its end
+    size_t max_tokens;     // that it will have seen then
     int resume_step;       // updates made before this start; -1: a fresh run, which replaces the logs
     bool has_tensorboard;  // writes event files into folder/tensorboard
 } LoggerOptions;
@@ -46,6 +47,7 @@ typedef struct {
     long long print_every;     // steps between step lines on standard output
     bool bar;                  // standard output and standard error are a terminal
     double after_first;        // seconds_now() after the first update of this start
+    size_t first_tokens;       // seen by the run then
     int steps;                 // updates in this start
     double total_ms;           // over all of them but the first, which warms up
     double ema, tok_s;         // tokens per second, smoothed; before and after the correction of its bias

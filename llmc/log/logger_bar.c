@@ -32,12 +32,13 @@ static void bar_text(double done, const char* tail, int width, char* out, size_t
 
 void logger_bar_text(const Logger* l, double now, int width, char* out, size_t size) {
     char speed[32], eta[32], tail[256];
-    int steps = l->options.max_steps;
-    const double done = steps > 0 ? fmin(1.0, (double)l->last.step / steps) : 0.0;
+    const double all = (double)l->options.max_tokens, seen = (double)l->last.tokens;
+    const double done = all > 0 ? fmin(1.0, seen / all) : 0.0; // steps may have more and more tokens (--batch_ramp)
     // until the end of the run, as fast as since the first update of this start; NaN before the second
-    const double left = l->steps > 1 ? (now - l->after_first) / (l->steps - 1) * (steps - l->last.step) : NAN;
+    const double per_token = l->steps > 1 ? (now - l->after_first) / (seen - (double)l->first_tokens) : NAN;
+    const double left = per_token * fmax(0.0, all - seen);
     snprintf(tail, sizeof tail, " %3.0f%% | step %d/%d | loss %.4f | %s tok/s | ETA %s", floor(100.0 * done),
-             l->last.step, steps, l->last.loss, si_text(speed, l->tok_s), duration_text(eta, left));
+             l->last.step, l->options.max_steps, l->last.loss, si_text(speed, l->tok_s), duration_text(eta, left));
     bar_text(done, tail, width, out, size);
 }
 

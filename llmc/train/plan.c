@@ -353,6 +353,10 @@ static bool resolve_auto_batch(Plan* p, Comm* comm, Error* err) {
         return fail(err, "--total_batch_size %lld is less than one sequence of --seq_len %lld on each of %d processes",
                     total, T, comm->size);
     }
+    if (total % (T * comm->size)) {
+        p->B = 1; // nor does a larger one divide it: resolve_batch() says what would
+        return true;
+    }
     const size_t memory = memory_of_rank(p->backend, comm);
     const size_t available = p->backend->is_host ? memory - memory / 8 : memory;
     const long long windows = total ? total / T / comm->size : 64;

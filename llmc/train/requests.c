@@ -56,6 +56,7 @@ void requests_take_stops(double max_hours, const char* words) {
     take_signal(SIGINT, take_stop);
     take_signal(SIGTERM, take_stop);
     take_signal(SIGHUP, take_stop);
+    take_signal(SIGUSR2, take_stop);
 }
 
 const char* request_to_stop(void) {
@@ -63,6 +64,7 @@ const char* request_to_stop(void) {
     case SIGINT: return "SIGINT";
     case SIGTERM: return "SIGTERM";
     case SIGHUP: return "SIGHUP";
+    case SIGUSR2: return "SIGUSR2";
     default: return stop_moment > 0 && seconds_now() >= stop_moment ? "--max_time" : NULL;
     }
 }

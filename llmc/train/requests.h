@@ -1,12 +1,13 @@
 // Requests to a run from outside, by signals and --max_time, while it goes on.
 //
-//   SIGINT, SIGTERM, SIGHUP, --max_time    stop: save what is not saved yet (export: remove what is not complete), and
-//                                          end. The same signal again, a second later or more, ends the program at
-//                                          once; the checkpoints on disk stay whole
+//   SIGINT, SIGTERM, SIGHUP, SIGUSR2, --max_time    stop: save what is not saved yet (export: remove what is not
+//                                          complete), and end. The same signal again, a second later or more, ends
+//                                          the program at once; the checkpoints on disk stay whole
 //   SIGUSR1                                save after the current step, and go on
 //   SIGINT, in `generate` that asks for prompts  end the text that is being generated
 //
-// A process that was started to ignore SIGHUP (nohup) ignores it. SIGPIPE is ignored: a reader of standard output that
+// SIGUSR2 is for mpirun: of the signals that stop, it alone is passed on without killing the processes soon after. A
+// process that was started to ignore SIGHUP (nohup) ignores it. SIGPIPE is ignored: a reader of standard output that
 // has gone, as `tee` after a Ctrl-C, is an error of the write, which ends no run (logger.h).
 #pragma once
 #include "../base/base.h"

@@ -106,9 +106,10 @@ static void print_heading(TrainRun* run) {
     print_device(run);
     const long long micro_batches = p->total_batch_size / ((long long)p->B * p->T * run->ranks.comm->size);
     const double epochs = (double)run->position.length.tokens / (double)data->num_tokens;
-    notice("%llu training tokens in %d file%s; %lld step%s of %lld tokens (%.*g epochs), "
+    notice("%llu training tokens in %d file%s; %lld step%s of %s%lld tokens (%.*g epochs), "
            "%lld micro-batch%s of %d x %d", (unsigned long long)data->num_tokens, data->num_files,
-           plural((uint64_t)data->num_files), steps, plural((uint64_t)steps), p->total_batch_size,
+           plural((uint64_t)data->num_files), steps, plural((uint64_t)steps),
+           p->batch_ramp.start ? "up to " : "", p->total_batch_size,
            epochs < 999.5 ? 3 : 6, epochs, micro_batches, micro_batches == 1 ? "" : "es", p->B, p->T);
     const double full_steps = position_steps(&run->position, run->step).steps; // in a batch ramp fewer than `steps`
     if (steps && (double)p->schedule.warmup_steps > full_steps) {
@@ -136,6 +137,7 @@ static void open_log(TrainRun* run) {
                                    .precision = dtype_names[p->dtype],
                                    .rank = run->ranks.comm->rank,
                                    .max_steps = (int)run->position.length.steps,
+                                   .max_tokens = (size_t)run->position.length.tokens,
                                    .resume_step = run->start.checkpoint ? (int)run->step : -1,
                                    .has_tensorboard = p->has_tensorboard};
     if (!logger_open(&run->log, &options, &err)) { fatal("--out %s", err.text); }

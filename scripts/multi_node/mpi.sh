@@ -8,10 +8,11 @@
 #   node1 slots=8
 #   node2 slots=8
 #
-# MPI starts the processes and tells each its rank. NCCL's variables (NCCL_*) are passed on, and those that say where
-# libraries are. GPUs communicate by NCCL, CPU processes by MPI: for these add --map-by and --bind-to here
-# (dev/machines.md).
+# MPI starts the processes and tells each its rank. NCCL's variables (NCCL_*) are passed on, CUDA_VISIBLE_DEVICES, and
+# those that say where libraries are. GPUs communicate by NCCL, CPU processes by MPI: for these add --map-by and
+# --bind-to here (dev/machines.md). Ctrl-C, SIGTERM and SIGHUP save and end the run.
 set -eu
+. "$(dirname "$0")/../wait_for.sh"
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 hostfile=${HOSTFILE:-hosts}
 [ $# -gt 0 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
@@ -23,10 +24,19 @@ fi
 
 pass_on=
 nccl=$(env | sed -n 's/^\(NCCL_[A-Z0-9_]*\)=.*/\1/p')
-for variable in TRAINER DATA OMP_NUM_THREADS CUDA_HOME VIRTUAL_ENV LD_LIBRARY_PATH $nccl; do
+for variable in TRAINER DATA OMP_NUM_THREADS CUDA_VISIBLE_DEVICES CUDA_HOME VIRTUAL_ENV LD_LIBRARY_PATH $nccl; do
     if env | grep -q "^$variable="; then pass_on="$pass_on -x $variable"; fi
 done
+[ "$(id -u)" != 0 ] || pass_on="$pass_on --allow-run-as-root" # as in containers that are rented
+
+# After a signal that ends mpirun, it kills what has not ended within two seconds; a checkpoint takes longer. SIGUSR2 is
+# passed on and stops the run (llmc/train/requests.h). In a session of its own mpirun gets no Ctrl-C from the terminal.
+mpirun='' stopped=''
+trap 'stopped=1; [ -z "$mpirun" ] || kill -USR2 "$mpirun" 2>/dev/null || :' INT QUIT TERM HUP
 # A process that waits for its GPU needs no core of its own, and its loader thread must not be bound to the same one.
-# After Ctrl-C mpirun kills what has not ended within two seconds; a checkpoint takes longer.
 # shellcheck disable=SC2086 # splits pass_on into words
-exec mpirun --hostfile "$hostfile" --bind-to none --mca odls_base_sigkill_timeout 30 $pass_on sh "$@"
+setsid mpirun --hostfile "$hostfile" --bind-to none $pass_on sh "$@" &
+mpirun=$!
+[ -z "$stopped" ] || kill -USR2 "$mpirun" 2>/dev/null || :
+wait_for "$mpirun"
+exit "$status"

@@ -8,6 +8,7 @@
 # (llmc/comm/rendezvous.h), and NCCL takes free ports of all. Ctrl-C or SIGTERM on any machine saves and ends the run on
 # all.
 set -u
+. "$(dirname "$0")/../wait_for.sh"
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 usage() { echo "error: $1; usage: $(sed -n '4s/^# usage: //p' "$0")" >&2; exit 2; }
 [ $# -gt 0 ] || usage "no script to run"
@@ -35,7 +36,7 @@ done
 [ -z "$stopped" ] || { sleep 0.5; kill -TERM $ranks 2>/dev/null; }
 code=0
 for rank in $ranks; do
-    while wait "$rank"; status=$?; kill -0 "$rank" 2>/dev/null; do :; done # a signal ends wait, but not the rank
+    wait_for "$rank"
     [ $code != 0 ] || code=$status
 done
 exit $code

@@ -20,6 +20,7 @@ set -u
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 cd "${SLURM_SUBMIT_DIR:?this is a batch script: sbatch $0}" || exit 1
 [ $# -gt 0 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
+. scripts/wait_for.sh
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR OMP_NUM_THREADS="${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-4}}"
@@ -39,6 +40,6 @@ else
         'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID exec sh "$@"' - "$@" &
 fi
 srun=$!
-while wait $srun; code=$?; kill -0 $srun 2>/dev/null; do :; done # a signal ends wait, but not srun
-if [ -n "$out_of_time" ] && [ $code = 0 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
-exit $code
+wait_for $srun
+if [ -n "$out_of_time" ] && [ "$status" = 0 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+exit "$status"

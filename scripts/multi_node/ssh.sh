@@ -7,6 +7,7 @@
 # lost ssh connection: start this script under tmux, or on the first host. SSH="ssh -p 2222" sets the command to reach
 # hosts.
 set -u
+. "$(dirname "$0")/../wait_for.sh"
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 if [ $# = 0 ] || [ -z "${HOSTS:-}" ]; then sed -n '4s/^# //p' "$0" >&2; exit 2; fi
 
@@ -15,7 +16,7 @@ arguments=
 for argument; do arguments="$arguments$(quote "$argument")"; done
 settings=
 nccl=$(env | sed -n 's/^\(NCCL_[A-Z0-9_]*\)=.*/\1/p')
-for variable in GPUS DATA TRAINER OMP_NUM_THREADS CUDA_HOME VIRTUAL_ENV LD_LIBRARY_PATH $nccl; do
+for variable in GPUS DATA TRAINER OMP_NUM_THREADS CUDA_VISIBLE_DEVICES CUDA_HOME VIRTUAL_ENV LD_LIBRARY_PATH $nccl; do
     eval "value=\${$variable-}"
     # shellcheck disable=SC2154 # eval assigns it
     [ -z "$value" ] || settings="$settings $variable=$(quote "$value")"
@@ -50,8 +51,7 @@ for host; do
 done
 code=0
 for connection in $connections; do
-    # A signal ends `wait` early: it is repeated until the connection's process has ended.
-    while wait "$connection"; status=$?; kill -0 "$connection" 2>/dev/null; do :; done
+    wait_for "$connection"
     [ $code != 0 ] || code=$status
 done
 exit $code

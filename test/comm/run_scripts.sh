@@ -92,6 +92,32 @@ END
     expect 0 '--preset' env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 $script # a rank of a launcher checks nothing
 }
 
+# Sets $health, gpu_health.sh with an nvidia-smi that gives these answers to each question, and this exit code.
+answers() { # ANSWERS CODE
+    printf '#!/bin/sh\nprintf "%s"\nexit %s\n' "$1" "$2" >"$dir/bin/nvidia-smi"
+    chmod +x "$dir/bin/nvidia-smi"
+    health="env PATH=$dir/bin:$PATH sh scripts/gpu_health.sh"
+}
+
+gpu_health_tells_what_nvidia_smi_says() {
+    mkdir "$dir/bin"
+    while read -r code fine; do
+        answers "$fine" $code
+        must $health
+        [ ! -s "$dir/err" ] || note "of $fine it says: $(cat "$dir/err")"
+    done <<'END'
+0 0, A, 0\n1, A, 0\n
+0 0, A, No\n1, A, [N/A]\n2, A, Not Active\n
+2 Field "x" is not a valid field to query.\n
+END
+    answers '0, A, 0\n1, A, 3\n2, A, Yes\n' 0
+    expect 1 'GPU 1 2: uncorrected errors' $health
+    answers '0, A, 0\n1, A, [Unknown Error]\n' 0
+    expect 1 'GPU 1: nvidia-smi cannot read' $health
+    answers 'Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.  Reboot\n' 15
+    expect 1 'fails (exit code 15): Unable to determine the device handle' $health
+}
+
 # The emulated GPU trainer, started by a script for two steps, then for two more.
 by_script="scripts/run_gpt2_124M.sh $gpu --total_batch_size 64 --batch_size 1 $quiet --save_every 2"
 
@@ -153,7 +179,15 @@ done
 echo "$tasks" >"$SLURM_TEST/tasks"
 for task in $tasks; do wait "$task" || exit $?; done
 END
-    printf '#!/bin/sh\n[ "$*" = "--signal=TERM 77" ] && kill -TERM $(cat "$SLURM_TEST/tasks")\n' >"$dir/bin/scancel"
+    cat >"$dir/bin/scancel" <<'END' # ends after the tasks: the batch script is still in its trap then
+#!/bin/sh
+[ "$*" = "--signal=TERM 77" ] && kill -TERM $(cat "$SLURM_TEST/tasks")
+for i in $(seq 600); do
+    kill -0 $(cat "$SLURM_TEST/tasks") 2>/dev/null || break
+    sleep 0.1
+done
+sleep 0.3
+END
     printf '#!/bin/sh\ncase $1 in show) echo 127.0.0.1; echo other ;; *) echo "$*" >"$SLURM_TEST/$1" ;; esac\n' \
         >"$dir/bin/scontrol"
     chmod +x "$dir/bin/srun" "$dir/bin/scancel" "$dir/bin/scontrol"

@@ -567,7 +567,9 @@ TEST(bar_text) {
     char text[512];
     memset(&l, 0, sizeof l);
     l.options.max_steps = 1000;
+    l.options.max_tokens = (size_t)1000 * 524288;
     l.last = step_record(421);
+    l.first_tokens = 524288;
     l.steps = 421;
     l.tok_s = 1747000.0;
     l.after_first = 100.0; // 420 updates in 840 s: 579 more take 1158 s
@@ -578,10 +580,13 @@ TEST(bar_text) {
         logger_bar_text(&l, 940.0, width, text, sizeof text);
         EXPECT((int)strlen(text) <= (width > 2 ? width - 1 : 1));
     }
+    l.options.max_tokens *= 2; // the steps to come have more tokens
+    logger_bar_text(&l, 940.0, 150, text, sizeof text);
+    EXPECT(strstr(text, " 21% | step 421/1000 ") && strstr(text, "ETA 52:38")); // 1579 as many as before: 3158 s
     l.steps = 1;
     logger_bar_text(&l, 940.0, 120, text, sizeof text);
     EXPECT(strstr(text, "ETA --:--"));
-    l.options.max_steps = 0;
+    l.options.max_tokens = 0;
     logger_bar_text(&l, 940.0, 120, text, sizeof text);
     EXPECT(strstr(text, "  0% "));
 }

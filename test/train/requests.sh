@@ -58,16 +58,33 @@ a_wrong_result_ends_a_run_that_replays() {
         "$train" --resume auto --threads 1 --max_steps 4 --out "$dir/resumed"
 }
 
-# Open MPI's mpirun reads no output between Ctrl-C and SIGTERM; the steps would soon wait for it.
-ctrl_c_of_mpirun_saves() {
+has_saved_by_usr2() { # FOLDER, no test
+    [ -n "$(steps_in "$1")" ] || note "nothing was saved: $(tail -n 3 "$dir/err")"
+    [ "$(reason_of "$1")" = 'stopped SIGUSR2' ] || note "ended by: $(reason_of "$1")"
+}
+
+mpirun_passes_a_stop_on() {
     command -v mpirun >/dev/null || { skip='no mpirun'; return; }
-    begin mpirun --mca odls_base_sigkill_timeout 3 -np 2 "$train" $small $data $quiet --max_steps 100000000 \
-        --out "$dir/run"
+    begin mpirun -np 2 "$train" $small $data $quiet --max_steps 100000000 --out "$dir/run"
     await 'step  200/' "$dir/out" $pid
-    kill -INT $pid
-    finish $pid
-    [ -n "$(steps_in "$dir/run")" ] || note "nothing was saved: $(tail -n 3 "$dir/err")"
-    [ "$(reason_of "$dir/run")" = 'stopped SIGTERM' ] || note "ended by: $(reason_of "$dir/run")"
+    kill -USR2 $pid
+    ends 0 $pid
+    has_saved_by_usr2 "$dir/run"
+}
+
+# A terminal sends Ctrl-C to all processes of a command, here to its process group.
+ctrl_c_of_scripts_around_mpirun_saves() {
+    command -v mpirun >/dev/null || { skip='no mpirun'; return; }
+    echo 'localhost slots=2' >"$dir/hosts"
+    echo "exec '$PWD/$train' \"\$@\"" >"$dir/script"
+    for around in 'env' 'sh scripts/supervise.sh'; do
+        begin setsid env --default-signal=INT HOSTFILE="$dir/hosts" $around sh scripts/multi_node/mpi.sh \
+            "$dir/script" $small $data $quiet --max_steps 100000000 --out "$dir/run/$around"
+        await 'step  200/' "$dir/out" $pid
+        kill -INT "-$pid"
+        ends 0 $pid
+        has_saved_by_usr2 "$dir/run/$around"
+    done
 }
 
 # 2,000 lines are more than a pipe holds.

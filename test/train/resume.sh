@@ -323,15 +323,20 @@ a_supervised_run_is_given_up_with_the_reason() {
     kill -TERM $pid
     ends 0 $pid
     grep -q 'stopped by SIGTERM' "$dir/stopped/supervise.log" || note "$(cat "$dir/stopped/supervise.log")"
-    # Ctrl-C ends a program that ignores it, and a pause. What a shell starts with & does, unless env says otherwise.
-    begin env --default-signal=INT sh scripts/supervise.sh sh -c 'trap "exit 7" TERM
+    : >"$dir/stopped/.lock"
+    expect 1 'another run is writing' flock "$dir/stopped/.lock" sh scripts/supervise.sh false --out "$dir/stopped"
+    # Ctrl-C, which a terminal sends to the whole group, comes to the program as SIGTERM alone. It also ends a pause. What
+    # a shell starts with & ignores SIGINT, unless env says otherwise.
+    takes_int='env --default-signal=INT'
+    begin setsid $takes_int sh scripts/supervise.sh $takes_int sh -c 'trap "exit 8" INT
+        trap "exit 7" TERM
         echo begun
         while :; do sleep 0.1; done' waits --out "$dir/none"
     await begun "$dir/out" $pid
-    kill -INT $pid
+    kill -INT "-$pid"
     ends 7 $pid
     mkdir "$dir/paused"
-    begin env --default-signal=INT PAUSE=3600 sh scripts/supervise.sh sh -c 'exit 9' fails --out "$dir/paused"
+    begin $takes_int PAUSE=3600 sh scripts/supervise.sh sh -c 'exit 9' fails --out "$dir/paused"
     await 'in 3600 s' "$dir/err" $pid
     kill -INT $pid
     ends 9 $pid
