@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs what the project needs and this machine lacks, from the system's own package manager: a C compiler, make and
-# the JSON library; and zlib, zstd and snappy, by which ./prepare reads compressed text and Parquet. Goes on without
-# these three if they cannot be installed. As root it installs at once, with sudo after asking; otherwise it prints the
-# one line to run.
+# the JSON library; g++ beside nvcc; and zlib, zstd and snappy, by which ./prepare reads compressed text and Parquet.
+# Goes on without these three if they cannot be installed. As root it installs at once, with sudo after asking;
+# otherwise it prints the one line to run.
 # usage:
 #   setup.sh [COMMAND:PACKAGE...]   these too, each package unless its command exists
 #   setup.sh cudnn                  only the headers of cuDNN's frontend, from PyPI, into build/cudnn_frontend. With
@@ -59,6 +59,7 @@ have_header() { have cc && echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; 
 have make || needed="$needed make"
 have cc || needed="$needed gcc"
 have_header stdlib.h || needed="$needed libc6-dev"
+if have nvcc || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]; then have g++ || needed="$needed g++"; fi
 have_header jansson.h || needed="$needed libjansson-dev"
 have_header zlib.h || wanted="$wanted zlib1g-dev"
 have_header zstd.h || wanted="$wanted libzstd-dev"

@@ -325,7 +325,7 @@ a_supervised_run_is_given_up_with_the_reason() {
     grep -q 'stopped by SIGTERM' "$dir/stopped/supervise.log" || note "$(cat "$dir/stopped/supervise.log")"
     : >"$dir/stopped/.lock"
     expect 1 'another run is writing' flock "$dir/stopped/.lock" sh scripts/supervise.sh false --out "$dir/stopped"
-    # Ctrl-C, which a terminal sends to the whole group, comes to the program as SIGTERM alone. It also ends a pause. What
+    # Ctrl-C, which a terminal sends to the whole group, comes to the program as SIGTERM alone; it ends pauses too. What
     # a shell starts with & ignores SIGINT, unless env says otherwise.
     takes_int='env --default-signal=INT'
     begin setsid $takes_int sh scripts/supervise.sh $takes_int sh -c 'trap "exit 8" INT
