@@ -1,5 +1,5 @@
-// Any bytes as a tokenizer.json, as a vocab.json, and as the merges.txt of a small vocabulary: they are refused, or
-// text decodes to itself and the tokenizer, written and read again, is the same.
+// Any bytes as a tokenizer.json, as a vocab.json, as the merges.txt of a small vocabulary, and as the files beside it:
+// they are refused, or text decodes to itself and the tokenizer, written and read again, is the same.
 #include "llmc/tokenizer/tokenizer_json.h"
 #include "llmc/tokenizer/tokenizer_save.h"
 #include "test/fuzz/input.h"
@@ -65,5 +65,13 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (tokenizer_read_json(&t, input, &err)) { check(&t, folder, data, size); }
     if (tokenizer_read_vocab(&t, input, merges, &err)) { check(&t, folder, data, size); }
     if (tokenizer_read_vocab(&t, vocab, input, &err)) { check(&t, folder, data, size); }
+    static const char* const beside[] = {"tokenizer_config.json", "added_tokens.json"};
+    for (int i = 0; i < 2; i++) {
+        char* path = format("%s/%s", folder, beside[i]);
+        write_input(folder, beside[i], data, size);
+        if (tokenizer_read_vocab(&t, vocab, merges, &err)) { check(&t, folder, data, size); }
+        remove(path);
+        free(path);
+    }
     return 0;
 }
