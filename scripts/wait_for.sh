@@ -9,3 +9,21 @@ wait_for() { # PID
     wait "$1" 2>/dev/null || own=$?
     [ $own = 127 ] || status=$own
 }
+
+# Waits for several children, of which each waits for the others, and sets `status` to the exit code of the first that
+# failed, or 0. Calls end_all five seconds after that: the others would wait for minutes for one that never began.
+wait_for_all() { # PID...
+    first=0 seconds=0
+    while [ $# -gt 0 ]; do
+        for child; do
+            shift
+            if kill -0 "$child" 2>/dev/null; then set -- "$@" "$child"; continue; fi
+            wait_for "$child"
+            [ $first != 0 ] || first=$status
+        done
+        [ $# = 0 ] || sleep 1
+        [ $first = 0 ] || seconds=$((seconds + 1))
+        [ $seconds != 5 ] || end_all
+    done
+    status=$first
+}

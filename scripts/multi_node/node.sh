@@ -34,9 +34,7 @@ done
 # A rank that started just when the signal came has not got it. The others take two signals within a second for one.
 # shellcheck disable=SC2086 # splits ranks into words
 [ -z "$stopped" ] || { sleep 0.5; kill -TERM $ranks 2>/dev/null; }
-code=0
-for rank in $ranks; do
-    wait_for "$rank"
-    [ $code != 0 ] || code=$status
-done
-exit $code
+end_all() { kill -TERM $ranks 2>/dev/null; }
+# shellcheck disable=SC2086 # several words
+wait_for_all $ranks
+exit "$status"

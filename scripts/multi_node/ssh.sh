@@ -49,9 +49,7 @@ for host; do
     connections="$connections $!"
     node=$((node + 1))
 done
-code=0
-for connection in $connections; do
-    wait_for "$connection"
-    [ $code != 0 ] || code=$status
-done
-exit $code
+end_all() { exec 4>&-; }
+# shellcheck disable=SC2086 # several words
+wait_for_all $connections
+exit "$status"
