@@ -12,17 +12,22 @@
 set -u
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 found=0
-# ask FIELD 'what it means': a field that this driver does not know (2), may not tell or does not have (3, 4, 6, 13)
-# counts as fine, and so does a machine without nvidia-smi (127)
+# ask FIELD 'what it means': a field that this driver does not know or tell counts as fine, and so does a machine whose
+# nvidia-smi finds no driver. Its exit codes: 8 no power cable, 10 interrupts fail, 14 a damaged infoROM (the answers
+# are there), 15 a GPU is lost, 255 another error.
 ask() {
-    answers=$(timeout -k 1 30 nvidia-smi --query-gpu="index,name,$1" --format=csv,noheader,nounits 2>&1)
+    answers=$(timeout -k 1 30 nvidia-smi --query-gpu="index,name,$1" --format=csv,noheader,nounits 2>/dev/null)
     code=$?
     case $code in
-    0) ;;
+    0 | 14) ;;
+    8 | 10 | 15 | 255)
+        echo "nvidia-smi fails (exit code $code): $(echo "$answers" | grep -v '^[0-9]*,' | head -n 1)" >&2
+        exit 1
+        ;;
     124 | 137) echo "nvidia-smi does not answer within 30 s: reboot" >&2; exit 1 ;;
-    2 | 3 | 4 | 6 | 13 | 127) return 0 ;;
-    *) echo "nvidia-smi fails (exit code $code): $(echo "$answers" | head -n 1)" >&2; exit 1 ;;
+    *) return 0 ;;
     esac
+    answers=$(printf '%s\n' "$answers" | grep '^[0-9]*,')
     lost=$(printf '%s\n' "$answers" | awk -F ', *' '$NF ~ /Error|ERR|[Ll]ost/ { print $1 }')
     if [ -n "$lost" ]; then
         echo "GPU $(echo "$lost" | paste -sd ' '): nvidia-smi cannot read $1: reboot" >&2

@@ -8,7 +8,8 @@
 #
 # Options after a script's name go to the program and override the script's; paths in them begin at the root of the
 # repository. All runs have --resume auto: the same command begins the run, continues it after a stop, and does nothing
-# once it is complete. Under mpirun, srun, torchrun or multi_node/* each script is one process and GPUS is ignored.
+# once it is complete. Under mpirun, torchrun, multi_node/* or an srun of several tasks each script is one process, and
+# GPUS is ignored.
 set -eu
 case $* in
 -h | --help)

@@ -14,7 +14,7 @@
 # them, REWINDS times at most.
 # The pause before a start doubles with each failure at the same checkpoint, from PAUSE seconds up to ten minutes: a
 # machine or file system may need time to come back. SIGINT, SIGQUIT, SIGTERM and SIGHUP are passed on, the first two as
-# SIGTERM, and end it too.
+# SIGTERM, and end it too. The command has a session of its own: Ctrl-Z stops this script alone.
 set -u
 . "$(dirname "$0")/wait_for.sh"
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
@@ -64,7 +64,7 @@ bad_windows() {
 # The run locks this file for as long as it lives (llmc/train/start.c). Later it may be this script's own run that has
 # not ended yet.
 locked=0
-[ ! -e "$out/.lock" ] || flock -n -E 75 "$out/.lock" true 2>/dev/null || locked=$?
+[ ! -e "$out/.lock" ] || flock -s -n -E 75 "$out/.lock" true 2>/dev/null || locked=$?
 if [ $locked = 75 ]; then
     echo "error: another run is writing to $out: stop it first, or give another --out" >&2
     exit 1

@@ -44,7 +44,7 @@ bool launch_is_local(void);
 // Starts this program `ranks` times on this machine with the arguments `argv`, waits until all ranks have ended, and
 // returns the exit code: 0, or that of the first rank that failed (128 + the signal that ended it). The ranks inherit a
 // socket between rank 0 and each other rank, standard output and error; their standard input is empty. SIGINT, SIGTERM,
-// SIGHUP, SIGUSR1 and SIGTSTP are passed on to them.
+// SIGHUP, SIGUSR1, SIGUSR2 and SIGTSTP are passed on to them.
 //
 // When a rank fails, the others get SIGTERM after `grace_seconds` (at once if rank 0 failed), and SIGKILL after as long
 // again. If this process is killed, the kernel kills the ranks. Call it before any thread is started. A rank finds the

@@ -142,6 +142,7 @@ static bool vocab_bytes(Vocab* v, Error* err) {
 static int vocab_end_of_text(const Vocab* v, const char* eos, Error* err) {
     const json_t* value = eos ? json_object_get(v->ids, eos) : NULL;
     if (value && v->tokens[json_integer_value(value)].is_special) { return (int)json_integer_value(value); }
+    if (eos) { notice("warning: %s: no special token is the eos_token of " CONFIG_FILE ", \"%.60s\"", v->path, eos); }
     int found = -1, specials = 0;
     for (int id = 0; id < v->count; id++) {
         if (!v->tokens[id].is_special) { continue; }

@@ -29,7 +29,7 @@ Tokenizer tokenizer_open(const char* option) {
     Tokenizer t;
     Error err;
     if (!tokenizer_read(&t, option, &err)) {
-        if (path_exists(option)) { fatal("%s: give another --tokenizer", err.text); }
+        if (path_exists(option)) { fatal("%s", err.text); }
         fatal("--tokenizer is gpt2, bytes, a file or a folder: %s", err.text);
     }
     return t;

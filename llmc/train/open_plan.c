@@ -66,8 +66,8 @@ void check_tokenizer(const char* option, const Tokenizer* t, const char* folder,
     const bool is_same = !is_known || hash == (t ? tokenizer_hash(t) : 0);
     json_decref(state);
     if (is_same) { return; }
-    char* text = format("--tokenizer %s: not the tokenizer that the %s in %s has been trained with: its tokens differ",
-                        option, is_run ? "run" : "model", folder);
+    char* text = format("--tokenizer %s: not the tokenizer that the %s in %s has been trained with: its tokens, or the "
+                        "end of text, differ", option, is_run ? "run" : "model", folder);
     if (!may_differ) { fatal("%s", text); }
     notice("warning: %s", text);
     free(text);

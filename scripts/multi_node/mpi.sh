@@ -10,7 +10,8 @@
 #
 # MPI starts the processes and tells each its rank. NCCL's variables (NCCL_*) are passed on, CUDA_VISIBLE_DEVICES, and
 # those that say where libraries are. GPUs communicate by NCCL, CPU processes by MPI: for these add --map-by and
-# --bind-to here (dev/machines.md). Ctrl-C, SIGTERM and SIGHUP save and end the run.
+# --bind-to here (dev/machines.md). Ctrl-C, SIGTERM and SIGHUP save and end the run; a second signal ends it at once.
+# mpirun has a session of its own: Ctrl-Z stops this script alone.
 set -eu
 . "$(dirname "$0")/../wait_for.sh"
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
@@ -30,13 +31,22 @@ done
 [ "$(id -u)" != 0 ] || pass_on="$pass_on --allow-run-as-root" # as in containers that are rented
 
 # After a signal that ends mpirun, it kills what has not ended within two seconds; a checkpoint takes longer. SIGUSR2 is
-# passed on and stops the run (llmc/train/requests.h). In a session of its own mpirun gets no Ctrl-C from the terminal.
+# passed on and stops the run (llmc/train/requests.h), but not before the processes run: a file says that one of this
+# machine does. In a session of its own mpirun gets no Ctrl-C from the terminal.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
 mpirun='' stopped=''
-trap 'stopped=1; [ -z "$mpirun" ] || kill -USR2 "$mpirun" 2>/dev/null || :' INT QUIT TERM HUP
+stop() {
+    stopped=TERM
+    [ ! -e "$folder/runs" ] || stopped=USR2
+    [ -z "$mpirun" ] || kill -s "$stopped" "$mpirun" 2>/dev/null || :
+}
+trap stop INT QUIT TERM HUP
 # A process that waits for its GPU needs no core of its own, and its loader thread must not be bound to the same one.
-# shellcheck disable=SC2086 # splits pass_on into words
-setsid mpirun --hostfile "$hostfile" --bind-to none $pass_on sh "$@" &
+# shellcheck disable=SC2016,SC2086 # each process expands the variables; splits pass_on into words
+setsid mpirun --hostfile "$hostfile" --bind-to none $pass_on \
+    sh -c '[ ! -d "$0" ] || : >"$0/runs"; exec sh "$@"' "$folder" "$@" &
 mpirun=$!
-[ -z "$stopped" ] || kill -USR2 "$mpirun" 2>/dev/null || :
+[ -z "$stopped" ] || kill -s "$stopped" "$mpirun" 2>/dev/null || :
 wait_for "$mpirun"
 exit "$status"

@@ -330,7 +330,7 @@ bad_ranks_are_refused() {
         ranks 3 "$train" $run $data --total_batch_size 256 --batch_size 1 --out "$dir/run"
     grep -q 'or start 1, 2, 4 processes' "$dir/err" || note "no numbers of processes that fit: $(cat "$dir/err")"
     expect 2 'or start 1, 2, 4 processes' \
-        ranks 3 "$train" $run $data --total_batch_size 256 --batch_size auto --out "$dir/run"
+        ranks 3 "$train" $run $data --total_batch_size 512 --batch_size auto --out "$dir/run"
     expect 2 'only train, eval and bench run in several' ranks 2 "$train" generate --out "$root/one"
     expect 1 'start them with mpirun -np 2' "$train" $run $data --gpus 2 --out "$dir/run"
     expect 1 'srun started 2 processes, but MPI counts 1' \

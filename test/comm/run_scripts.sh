@@ -108,6 +108,8 @@ gpu_health_tells_what_nvidia_smi_says() {
     done <<'END'
 0 0, A, 0\n1, A, 0\n
 0 0, A, No\n1, A, [N/A]\n2, A, Not Active\n
+14 0, A, 0\nWARNING: infoROM is corrupted at gpu 0000:3B:00.0\n
+9 NVIDIA-SMI has failed because it could not communicate with the NVIDIA driver.\n
 2 Field "x" is not a valid field to query.\n
 END
     answers '0, A, 0\n1, A, 3\n2, A, Yes\n' 0
@@ -162,6 +164,31 @@ END
     [ ! -e "$dir/started" ] || note "node.sh started $(wc -l <"$dir/started") ranks after the signal"
     must timeout 60 sh -c 'echo $$ >"$0/pid"; PATH="$0/bin:$PATH" HOSTS="first second" exec sh "$@"' "$dir" \
         scripts/multi_node/ssh.sh "$dir/script"
+}
+
+# A stand-in for mpirun starts the command, or has not yet done so, and tells by which signal it is stopped.
+mpi_stops_a_run_that_has_begun_in_another_way() {
+    mkdir "$dir/bin"
+    cat >"$dir/bin/mpirun" <<'END'
+#!/bin/sh
+trap 'kill $command; exit 12' USR2
+trap 'exit 15' TERM
+until [ "$1" = sh ]; do shift; done
+command=
+[ -n "$STARTS" ] && { "$@" & command=$!; }
+[ -n "$STARTS" ] || echo begun
+while :; do sleep 0.1; done
+END
+    chmod +x "$dir/bin/mpirun"
+    echo 'localhost slots=1' >"$dir/hosts"
+    echo 'echo begun; exec sleep 600' >"$dir/script"
+    for case in 15: 12:1; do
+        begin env PATH="$dir/bin:$PATH" STARTS="${case#*:}" HOSTFILE="$dir/hosts" \
+            sh scripts/multi_node/mpi.sh "$dir/script"
+        await begun "$dir/out" $pid
+        kill -TERM $pid
+        ends "${case%:*}" $pid
+    done
 }
 
 # Rank 1, and the second host, fail at once; the others would wait for them.

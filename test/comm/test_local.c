@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 
 static const char* test_program;
-static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1}; // that ranks take
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}; // that ranks take
 static volatile sig_atomic_t asked;
 static void on_signal(int signal_number) { asked = signal_number; }
 
