@@ -73,6 +73,8 @@ static bool find_numpy(Shard* s, const Opened* f, Error* err) {
     sscanf(dict, "{'descr': '<%c%d', 'fortran_order': False, 'shape': (%zu,), } %n", &kind, &width, &count, &end);
     const bool is_tokens = (kind == 'u' && (width == 2 || width == 4)) || (kind == 'i' && width == 4);
     if (end > 0 && is_tokens) { return set_layout(s, f, "NumPy array", count, dict_at + length, width, err); }
+    dict[strcspn(dict, "\n")] = 0; // behind spaces that align the data
+    for (size_t n = strlen(dict); n > 0 && dict[n - 1] == ' '; n--) { dict[n - 1] = 0; }
     return fail(err, "%s: a NumPy array %.200s: tokens are one sequence of '<u2', '<u4' or '<i4' (little-endian): "
                 "np.save(FILE, tokens.ravel().astype('<u2'))", f->path, dict);
 }

@@ -55,13 +55,21 @@ const Option* option_nearest(const OptionTable* table, int commands, const char*
     return best;
 }
 
+// Returns true if the first n characters of two names are the same. Hugging Face's programs take - for _ too.
+static bool is_same_name(const char* a, const char* b, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if ((a[i] == '-' ? '_' : a[i]) != (b[i] == '-' ? '_' : b[i])) { return false; }
+    }
+    return true;
+}
+
 // Finds `name` in Option.also. Returns its note, "" if it has none; NULL if `name` is not there.
 static char* note_of_name(const Option* o, const char* name) {
     const size_t n = strlen(name);
     for (const char* at = o->also; at; at = strchr(at, '|')) {
         at += *at == '|';
         const size_t length = strcspn(at, " |");
-        if (length != n || strncmp(at, name, n)) { continue; }
+        if (length != n || !is_same_name(at, name, n)) { continue; }
         return format("%.*s", (int)strcspn(at + n, "|"), at + n);
     }
     return NULL;
@@ -71,7 +79,9 @@ char* option_unknown(const OptionTable* table, int commands, const char* name, c
     const char* bare = name + strspn(name, "-"); // a file of options has no dashes
     for (int i = 0; i < table->num_advice; i++) {
         const OptionAdvice* a = &table->advice[i];
-        if (!strcmp(a->name, bare)) { return format("no option %s%s%s: %s", before, name, after, a->instead); }
+        if (strlen(a->name) == strlen(bare) && is_same_name(a->name, bare, strlen(bare))) {
+            return format("no option %s%s%s: %s", before, name, after, a->instead);
+        }
     }
     for (int i = 0; i < table->num_rows; i++) {
         const Option* o = &table->rows[i];

@@ -310,6 +310,7 @@ TEST(other_programs_names_lead_to_ours) {
     EXPECT_DEATH(EXIT_USAGE, "no option --block_size; here it is called --seq_len\n",
                  PARSE(TRAIN, "--block_size", "5"));
     EXPECT_DEATH(EXIT_USAGE, "no option --learning_rate; here it is called --lr\n", PARSE(TRAIN, "--learning_rate=1"));
+    EXPECT_DEATH(EXIT_USAGE, "no option --learning-rate; here it is called --lr\n", PARSE(TRAIN, "--learning-rate=1"));
     EXPECT_DEATH(EXIT_USAGE, "here it is called --min_lr_frac (a fraction of --lr)", PARSE(TRAIN, "--min_lr", "1e-5"));
     EXPECT_DEATH(EXIT_USAGE, "here it is called --model (H of L=12", PARSE(TRAIN, "--n_head", "2"));
     for (int i = 0; i < CONFIG_TABLE.num_advice; i++) { EXPECT(!config_find(CONFIG_TABLE.advice[i].name)); }
