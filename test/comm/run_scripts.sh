@@ -194,11 +194,12 @@ END
 # Rank 1, and the second host, fail at once; the others would wait for them.
 a_failed_start_ends_the_others() {
     echo '[ "$RANK" != 1 ] || { echo no data >&2; exit 7; }; exec sleep 600' >"$dir/script"
-    expect 7 'no data' env MASTER_ADDR=here NODES=1 NODE=0 GPUS=3 sh scripts/multi_node/node.sh "$dir/script"
     mkdir "$dir/bin"
-    printf '#!/bin/sh\n[ "$1" = first ] || { echo no route >&2; exit 255; }\nexec cat\n' >"$dir/bin/ssh"
+    printf '#!/bin/sh\n[ "$1" = first ] || exit 255\nexec cat\n' >"$dir/bin/ssh"
     chmod +x "$dir/bin/ssh"
-    expect 255 'no route' env PATH="$dir/bin:$PATH" HOSTS="first second" sh scripts/multi_node/ssh.sh "$dir/script"
+    PATH="$dir/bin:$PATH" HOSTS="first second" sh scripts/multi_node/ssh.sh "$dir/script" >"$dir/hosts" 2>&1 & pid=$!
+    expect 7 'no data' env MASTER_ADDR=here NODES=1 NODE=0 GPUS=3 sh scripts/multi_node/node.sh "$dir/script"
+    ends 255 $pid "$dir/hosts"
 }
 
 # Writes stand-ins for Slurm's commands into $dir/bin. srun starts two tasks and stores their ids for scancel.
