@@ -82,6 +82,7 @@ for signal in INT QUIT TERM HUP; do
     # shellcheck disable=SC2064 # the signal is known now
     trap "stop $signal" $signal
 done
+
 failures=0 rewinds=0 skip='' before=$(newest)
 while :; do
     # In a session of its own it gets no Ctrl-C from the terminal beside the SIGTERM from here: mpirun takes a second

@@ -188,6 +188,12 @@ char* path_folder(const char* path) {
     return before ? format("%.*s", max_int(before - 1, 1), path) : format("."); // of "/NAME": "/"
 }
 
+char* path_beside(const char* path, const char* other) {
+    char *folder = path_folder(path), *beside = format("%s/%s", folder, other);
+    free(folder);
+    return beside;
+}
+
 char* trimmed_path(const char* path) {
     char* trimmed = format("%s", path);
     for (size_t n = strlen(trimmed); n > 1 && trimmed[n - 1] == '/'; n--) { trimmed[n - 1] = 0; }

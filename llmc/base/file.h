@@ -23,6 +23,9 @@ const char* path_name(const char* path);
 // Returns the part before it, or "." if there is no slash: FOLDER/NAME is the path. The caller frees it.
 char* path_folder(const char* path);
 
+// Returns the path of another file in the same folder: FOLDER/OTHER. The caller frees it.
+char* path_beside(const char* path, const char* other);
+
 // Returns the path without slashes at its end, but for "/"; the caller frees it.
 char* trimmed_path(const char* path);
 

@@ -77,11 +77,10 @@ bool can_describe(const char* path) { return is_model_file(path) || is_safetenso
 
 // Compares the file with the checksums in its folder; true if there are none.
 static bool verify_sum(const char* path, Error* err) {
-    char *folder = path_folder(path), *list = format("%s/%s", folder, CHECKPOINT_SUMS);
+    char* list = path_beside(path, CHECKPOINT_SUMS);
     bool has_sum;
     const bool ok = sum_verify_by_list(path, list, &has_sum, err);
     if (ok && has_sum) { print_result("  its checksum in %s is right\n", list); }
-    free(folder);
     free(list);
     return ok;
 }

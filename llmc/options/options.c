@@ -79,7 +79,7 @@ char* option_unknown(const OptionTable* table, int commands, const char* name, c
     const char* bare = name + strspn(name, "-"); // a file of options has no dashes
     for (int i = 0; i < table->num_advice; i++) {
         const OptionAdvice* a = &table->advice[i];
-        if (strlen(a->name) == strlen(bare) && is_same_name(a->name, bare, strlen(bare))) {
+        if (is_same_name(a->name, bare, strlen(bare) + 1)) {
             return format("no option %s%s%s: %s", before, name, after, a->instead);
         }
     }

@@ -179,7 +179,7 @@ static bool vocab_finish(Vocab* v, Tokenizer* t, const char* eos, Error* err) {
 // Reads the settings beside a tokenizer's file, an empty object if there are none; NULL and an Error if they ask for
 // what this program does not do. model_max_length may be 10^30, which only a real number holds.
 static json_t* read_settings(const char* path, Error* err) {
-    char *folder = path_folder(path), *config = format("%s/" CONFIG_FILE, folder);
+    char* config = path_beside(path, CONFIG_FILE);
     json_t* settings = path_exists(config) ? json_read(config, TOKENIZER_MAX_FILE, JSON_DECODE_INT_AS_REAL, err)
                                            : json_object();
     if (json_is_true(json_object_get(settings, "add_prefix_space"))) {
@@ -188,7 +188,6 @@ static json_t* read_settings(const char* path, Error* err) {
         settings = NULL;
     }
     free(config);
-    free(folder);
     return settings;
 }
 
@@ -331,7 +330,7 @@ static bool add_merge_lines(Vocab* v, const char* path, Error* err) {
 // Returns true if added_tokens.json beside a vocabulary, {"name": id, ...}, has no other tokens. Which of them are
 // special is said elsewhere, or not at all.
 static bool check_added(const char* vocab_path, const json_t* ids, Error* err) {
-    char *folder = path_folder(vocab_path), *path = format("%s/added_tokens.json", folder);
+    char* path = path_beside(vocab_path, "added_tokens.json");
     json_t* added = path_exists(path) ? json_read_object(path, TOKENIZER_MAX_FILE, err) : json_object();
     bool ok = added != NULL;
     const char* name;
@@ -343,7 +342,6 @@ static bool check_added(const char* vocab_path, const json_t* ids, Error* err) {
     }
     json_decref(added);
     free(path);
-    free(folder);
     return ok;
 }
 

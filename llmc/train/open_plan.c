@@ -46,11 +46,13 @@ TestSet* open_test_sets(const PhasePlan* p, const Tokenizer* t, int* count) {
     return test_sets_open(p->eval_data, &options, count);
 }
 
-// Finds the hash of the tokenizer in a folder of weights, which may be NULL or have none.
-static bool folder_tokenizer_hash(const char* folder, uint64_t* hash) {
+// Finds the hash of the tokenizer in a folder of weights, which may be NULL or have none. Reads it only if the option
+// names another one.
+static bool folder_tokenizer_hash(const char* option, const char* folder, uint64_t* hash) {
     Tokenizer t;
     Error ignored; // a model's own tokenizer may be of another kind
-    if (!folder || !folder_has_tokenizer(folder) || !tokenizer_read(&t, folder, &ignored)) { return false; }
+    if (!folder || !strcmp(option, folder) || !folder_has_tokenizer(folder)) { return false; }
+    if (!tokenizer_read(&t, folder, &ignored)) { return false; }
     *hash = tokenizer_hash(&t);
     tokenizer_free(&t);
     return true;
@@ -62,7 +64,7 @@ void check_tokenizer(const char* option, const Tokenizer* t, const char* folder,
     json_t* state = folder_state(folder);
     const bool is_run = json_get_hex(state, "tokenizer_hash", &hash);
     const bool is_known = is_run ? hash || !may_differ // 0: it had none
-                                 : may_differ && folder_tokenizer_hash(folder, &hash);
+                                 : may_differ && folder_tokenizer_hash(option, folder, &hash);
     const bool is_same = !is_known || hash == (t ? tokenizer_hash(t) : 0);
     json_decref(state);
     if (is_same) { return; }

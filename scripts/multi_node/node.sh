@@ -25,16 +25,16 @@ export MASTER_ADDR WORLD_SIZE=$((NODES * GPUS)) GPUS
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}"
 
 ranks='' stopped=''
-trap 'stopped=1; kill -TERM $ranks 2>/dev/null' INT TERM HUP
+# shellcheck disable=SC2086 # splits ranks into words
+end_all() { kill -TERM $ranks 2>/dev/null; }
+trap 'stopped=1; end_all' INT TERM HUP
 for i in $(seq 0 $((GPUS - 1))); do
     [ -z "$stopped" ] || break
     RANK=$((NODE * GPUS + i)) LOCAL_RANK=$i sh "$@" </dev/null &
     ranks="$ranks $!"
 done
 # A rank that started just when the signal came has not got it. The others take two signals within a second for one.
+[ -z "$stopped" ] || { sleep 0.5; end_all; }
 # shellcheck disable=SC2086 # splits ranks into words
-[ -z "$stopped" ] || { sleep 0.5; kill -TERM $ranks 2>/dev/null; }
-end_all() { kill -TERM $ranks 2>/dev/null; }
-# shellcheck disable=SC2086 # several words
 wait_for_all $ranks
 exit "$status"

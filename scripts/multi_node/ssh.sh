@@ -39,7 +39,8 @@ mkfifo "$folder/open"
 exec 4<>"$folder/open" # closing it ends 3, the standard input of all hosts
 exec 3<"$folder/open"
 rm -r "$folder"
-trap 'exec 4>&-' INT TERM HUP
+end_all() { exec 4>&-; }
+trap end_all INT TERM HUP
 connections=
 node=0
 for host; do
@@ -49,7 +50,6 @@ for host; do
     connections="$connections $!"
     node=$((node + 1))
 done
-end_all() { exec 4>&-; }
 # shellcheck disable=SC2086 # several words
 wait_for_all $connections
 exit "$status"
